@@ -1,0 +1,2 @@
+// Package lastword gives SQL databases fenced leases and fenced tasks.
+package lastword

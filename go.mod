@@ -1,0 +1,3 @@
+module github.com/lastword-go/lastword
+
+go 1.26.0

@@ -1,0 +1,154 @@
+package lastword
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+)
+
+const defaultPrefix = "lastword_"
+
+// Options of a [Store]. A nil *Options is ready for use.
+type Options struct {
+	// Prefix of the names of our tables, indexes and functions; "" is "lastword_". With a dot at its end it is a schema of
+	// PostgreSQL: "jobs." Letters, digits and _ only, besides the dot.
+	Prefix string
+	// Holder says who this process is, for people who ask who holds a lease. "" is host and process id.
+	Holder string
+	// Log gets what nobody is there to be told by an error; nil discards it.
+	Log *slog.Logger
+}
+
+// Store is the library on one database. It is safe for use by several goroutines. The *sql.DB stays the caller's: the Store never closes it.
+type Store struct {
+	db         *sql.DB
+	dialect    Dialect
+	statements Statements
+	holder     string
+	log        *slog.Logger
+	writer     chan struct{} // nil where the engine has more than one writer
+	refusals   refusalLog
+}
+
+// Open prepares a Store on a database whose tables [Migrate] has made. It returns a [SchemaError] when they are missing, older
+// or newer.
+func Open(ctx context.Context, db *sql.DB, dialect Dialect, opts *Options) (*Store, error) {
+	s, err := newStore(db, dialect, opts)
+	if err != nil {
+		return nil, err
+	}
+	have, err := s.schemaVersion(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := schemaVersions(dialect.Schema)
+	if err != nil {
+		return nil, err
+	}
+	if want := len(versions); have != want {
+		return nil, &SchemaError{Have: have, Want: want}
+	}
+	return s, nil
+}
+
+func newStore(db *sql.DB, dialect Dialect, opts *Options) (*Store, error) {
+	if db == nil {
+		return nil, invalidf("the *sql.DB is nil")
+	}
+	if opts == nil {
+		opts = &Options{}
+	}
+	if strings.Trim(opts.Prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" && !strings.HasSuffix(opts.Prefix, ".") {
+		return nil, invalidf("prefix %q: letters, digits and _ are allowed, and a dot at the end", opts.Prefix)
+	}
+	statements, err := ParseStatements(dialect.Queries, opts.Prefix, dialect.Placeholder)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{db: db, dialect: dialect, statements: statements, holder: opts.Holder, log: opts.Log}
+	if s.holder == "" {
+		host, _ := os.Hostname()
+		s.holder = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if dialect.SingleWriter {
+		s.writer = make(chan struct{}, 1)
+	}
+	s.refusals.store = s
+	return s, nil
+}
+
+// DB returns the caller's database.
+func (s *Store) DB() *sql.DB { return s.db }
+
+// Dialect returns the dialect that the Store was opened with.
+func (s *Store) Dialect() Dialect { return s.dialect }
+
+// Holder returns who this process is, as others see it.
+func (s *Store) Holder() string { return s.holder }
+
+// Bind returns one statement of the dialect's queries.sql with its values, for packages that build on the library's own tables.
+// It panics when there is no such section or a value is missing.
+func (s *Store) Bind(name string, args Args) (query string, values []any) {
+	statement, ok := s.statements[name]
+	if !ok {
+		panic(fmt.Sprintf("lastword: dialect %s has no statement %q", s.dialect.Name, name))
+	}
+	return statement.Text, statement.Bind(args)
+}
+
+// querier is a *sql.DB, *sql.Conn or *sql.Tx.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// one runs a statement that returns at most one row. Zero rows is found = false, no error.
+func (s *Store) one(ctx context.Context, q querier, name string, args Args, dest ...any) (found bool, err error) {
+	query, values := s.Bind(name, args)
+	err = q.QueryRowContext(ctx, query, values...).Scan(dest...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *Store) exec(ctx context.Context, q querier, name string, args Args) error {
+	query, values := s.Bind(name, args)
+	if query == "" {
+		return nil
+	}
+	_, err := q.ExecContext(ctx, query, values...)
+	return err
+}
+
+// all runs a statement and calls scan for each row.
+func (s *Store) all(ctx context.Context, q querier, name string, args Args, scan func(scan func(dest ...any) error) error) error {
+	query, values := s.Bind(name, args)
+	rows, err := q.QueryContext(ctx, query, values...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // Err below tells
+	for rows.Next() {
+		if err := scan(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
