@@ -88,7 +88,9 @@ func scanTask(scan func(...any) error) (TaskInfo, error) {
 
 // Task returns one task, or [ErrNotFound].
 func (s *Store) Task(ctx context.Context, id int64) (TaskInfo, error) {
-	return s.readTask(ctx, s.db, id)
+	task, err := s.readTask(ctx, s.db, id)
+	task.attemptID = "" // printed with fmt, it would show
+	return task, err
 }
 
 func (s *Store) readTask(ctx context.Context, q querier, id int64) (task TaskInfo, err error) {
@@ -117,9 +119,19 @@ type TaskFilter struct {
 
 // Tasks lists tasks, the newest first.
 func (s *Store) Tasks(ctx context.Context, f TaskFilter) ([]TaskInfo, error) {
+	return s.listTasks(ctx, "Tasks", Args{"kind": f.Kind, "state": string(f.State), "before": before(f.Before), "limit": limit(f.Limit)})
+}
+
+// TasksAfter lists tasks whose ids are above after, the oldest first: for walking through all of them. f.Before is not looked at.
+func (s *Store) TasksAfter(ctx context.Context, after int64, f TaskFilter) ([]TaskInfo, error) {
+	return s.listTasks(ctx, "TasksAfter", Args{"kind": f.Kind, "state": string(f.State), "after": after, "limit": limit(f.Limit)})
+}
+
+func (s *Store) listTasks(ctx context.Context, statement string, args Args) ([]TaskInfo, error) {
 	var out []TaskInfo
-	err := s.all(ctx, s.db, "Tasks", Args{"kind": f.Kind, "state": string(f.State), "before": before(f.Before), "limit": limit(f.Limit)}, func(scan func(...any) error) error {
+	err := s.all(ctx, s.db, statement, args, func(scan func(...any) error) error {
 		t, err := scanTask(scan)
+		t.attemptID = ""
 		out = append(out, t)
 		return err
 	})

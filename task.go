@@ -224,6 +224,9 @@ func (s *Store) moved(ctx context.Context, tx *sql.Tx, id, generation int64) err
 	if err != nil {
 		return err
 	}
+	if task.Generation == generation {
+		return fmt.Errorf("lastword: %w: task %d has ended: it is %s", ErrConflict, id, task.State)
+	}
 	return fmt.Errorf("lastword: %w: task %d is %s at generation %d, not at generation %d", ErrConflict, id, task.State, task.Generation, generation)
 }
 

@@ -43,6 +43,12 @@ func (s *Store) Tx(ctx context.Context, t Token, opts *sql.TxOptions, fn func(ct
 	return s.refused(err)
 }
 
+// InTx runs fn in a transaction without a guard, for what needs no token but must be whole, such as a [Store.Submit] with rows of the
+// caller's own. Everything else is as in [Store.Tx]: fn may run more than once, and a lost reply of COMMIT is [ErrUnknown].
+func (s *Store) InTx(ctx context.Context, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	return s.transact(ctx, opts, fn)
+}
+
 // transact runs fn in a transaction, again after contention. It is the only place that begins and commits.
 func (s *Store) transact(ctx context.Context, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	if opts == nil {
@@ -96,7 +102,7 @@ func (s *Store) transactOnce(ctx context.Context, opts *sql.TxOptions, fn func(c
 	if err != nil {
 		return false, fmt.Errorf("lastword: %w: getting a connection: %w", ErrFailed, err)
 	}
-	defer conn.Close() //nolint:errcheck // it only goes back to the pool
+	defer conn.Close()
 	var panicked any
 	badConn := conn.Raw(func(raw any) error {
 		driverConn, ok := raw.(driver.Conn)

@@ -136,6 +136,14 @@ FROM lastword_tasks
 WHERE (CAST(@kind AS text) = '' OR kind = @kind) AND (CAST(@state AS text) = '' OR state = @state) AND id < @before
 ORDER BY id DESC LIMIT @limit
 
+-- name: TasksAfter
+SELECT id, kind, queue, coalesce(key, ''), payload, priority, state, generation, coalesce(attempt_id, ''), holder, attempt, failures, reaps, progress, coalesce(result, ''), error,
+	floor(extract(epoch FROM created_at) * 1000)::bigint, floor(extract(epoch FROM updated_at) * 1000)::bigint, coalesce(floor(extract(epoch FROM finished_at) * 1000)::bigint, 0),
+	coalesce(floor(extract(epoch FROM leased_until) * 1000)::bigint, 0), floor(extract(epoch FROM run_at) * 1000)::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+FROM lastword_tasks
+WHERE (CAST(@kind AS text) = '' OR kind = @kind) AND (CAST(@state AS text) = '' OR state = @state) AND id > @after
+ORDER BY id LIMIT @limit
+
 -- name: TaskClaim
 WITH picked AS MATERIALIZED (
 	SELECT id FROM lastword_tasks
@@ -294,7 +302,7 @@ RETURNING id
 
 -- name: RunsAbandon
 UPDATE lastword_runs SET state = 'abandoned', finished_at = clock_timestamp(), error = 'its owner lost the lease; closed by fence ' || CAST(@epoch AS bigint)
-WHERE lease = @lease AND state = 'running' AND fence < @epoch
+WHERE lease = @lease AND state = 'running' AND (fence <> @epoch OR owner <> @nonce)
 
 -- name: RunProgress
 UPDATE lastword_runs SET checks = @checks, rows_seen = @rows_seen, orphans = @orphans, detail = @detail

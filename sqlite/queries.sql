@@ -101,6 +101,13 @@ FROM lastword_tasks
 WHERE (@kind = '' OR kind = @kind) AND (@state = '' OR state = @state) AND id < @before
 ORDER BY id DESC LIMIT @limit
 
+-- name: TasksAfter
+SELECT id, kind, queue, coalesce(key, ''), payload, priority, state, generation, coalesce(attempt_id, ''), holder, attempt, failures, reaps, progress, coalesce(result, ''), error,
+	created_at, updated_at, coalesce(finished_at, 0), coalesce(leased_until, 0), run_at, {now}
+FROM lastword_tasks
+WHERE (@kind = '' OR kind = @kind) AND (@state = '' OR state = @state) AND id > @after
+ORDER BY id LIMIT @limit
+
 -- name: TaskClaim
 UPDATE lastword_tasks
 SET state = 'running', attempt_id = (SELECT value FROM json_each(@attempts) WHERE key = picked.place - 1), attempt = attempt + 1,
@@ -250,7 +257,7 @@ RETURNING id
 
 -- name: RunsAbandon
 UPDATE lastword_runs SET state = 'abandoned', finished_at = {now}, error = 'its owner lost the lease; closed by fence ' || @epoch
-WHERE lease = @lease AND state = 'running' AND fence < @epoch
+WHERE lease = @lease AND state = 'running' AND (fence <> @epoch OR owner <> @nonce)
 
 -- name: RunProgress
 UPDATE lastword_runs SET checks = @checks, rows_seen = @rows_seen, orphans = @orphans, detail = @detail

@@ -1,0 +1,3 @@
+# CC0
+n = int(input())
+print(sum(map(int, input().split())) / n)

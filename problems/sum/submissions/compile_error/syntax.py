@@ -1,0 +1,4 @@
+# CC0
+# Cannot be compiled to byte code.
+def main(:
+    print("sum"

@@ -1,0 +1,4 @@
+# CC0
+# Never ends.
+while True:
+    pass
