@@ -28,6 +28,9 @@ type Attempt struct {
 	settled     atomic.Bool
 }
 
+// Format keeps the nonce out of everything printed with fmt.
+func (a *Attempt) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, a.Token()) }
+
 // ID returns the task's id.
 func (a *Attempt) ID() int64 { return a.id }
 
@@ -229,8 +232,13 @@ type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent marks a failure that no retry would mend: the task fails at once.
-func Permanent(err error) error { return permanentError{err} }
+// Permanent marks a failure that no retry would mend: the task fails at once. Of nil it makes nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanentError{err}
+}
 
 type retryAfterError struct {
 	error
@@ -239,12 +247,21 @@ type retryAfterError struct {
 
 func (e retryAfterError) Unwrap() error { return e.error }
 
-// RetryAfter marks a failure to be retried no sooner than after delay, instead of after the usual backoff.
-func RetryAfter(delay time.Duration, err error) error { return retryAfterError{err, delay} }
+// RetryAfter marks a failure to be retried no sooner than after delay, instead of after the usual backoff. Of nil it makes nil.
+func RetryAfter(delay time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return retryAfterError{err, delay}
+}
 
-// Fail ends the attempt with a failure. The task is pending again after a backoff (exponential with full jitter, at most an hour) until
-// it has failed Task.MaxAttempts times; then, or after [Permanent], it is failed and an event is emitted. Errors are those of [Store.Tx].
+// Fail ends the attempt with a failure, which must not be nil. The task is pending again after a backoff (exponential with full jitter,
+// at most an hour; or what [RetryAfter] says) until it has failed Task.MaxAttempts times; then, or after [Permanent], it is failed
+// and an event is emitted. Errors are those of [Store.Tx].
 func (a *Attempt) Fail(ctx context.Context, cause error) error {
+	if cause == nil {
+		return invalidf("the cause of a failure is nil")
+	}
 	delay := rand.N(min(time.Second<<min(a.failures, 12), time.Hour))
 	var after retryAfterError
 	if errors.As(cause, &after) {

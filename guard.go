@@ -160,6 +160,9 @@ func (s *Store) leaseRefusal(ctx context.Context, q querier, t Token, operation 
 		refused.Reason = fmt.Sprintf("there is no lease %q", t.Name)
 	case same && row.live:
 		return errLookAgain
+	case same && row.until.IsZero():
+		refused.Outcome = ErrExpired
+		refused.Reason = "the lease was ended; nobody has taken it yet"
 	case same:
 		refused.Outcome = ErrExpired
 		refused.Reason = fmt.Sprintf("the lease ended %s ago; nobody has taken it yet", row.now.Sub(row.until).Round(time.Millisecond))

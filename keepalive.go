@@ -46,8 +46,11 @@ func (k *keepAlive) run(ctx context.Context, granted time.Time) {
 			return
 		case err == nil:
 			next, deadline = asked.Add(k.ttl/3), asked.Add(k.ttl-k.margin())
-		case errors.Is(err, ErrFenced) || errors.Is(err, ErrExpired):
+		case errors.Is(err, ErrFenced):
 			k.lost(err)
+			return
+		case errors.Is(err, ErrExpired): // and not taken yet: no less lost
+			k.lost(fmt.Errorf("lastword: %w: %w", ErrFenced, err))
 			return
 		default:
 			k.log.LogAttrs(ctx, slog.LevelWarn, "renewal failed; it is tried again", slog.Any("error", err))

@@ -152,6 +152,9 @@ func (s *Store) readLease(ctx context.Context, q querier, name string) (row leas
 	return row, found, err
 }
 
+// Format keeps the nonce out of everything printed with fmt.
+func (l *Lease) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, l.token) }
+
 // Token returns the grant's token.
 func (l *Lease) Token() Token { return l.token }
 

@@ -49,18 +49,15 @@ func (p poll) Wait(ctx context.Context) {
 	sleepUntil(ctx, time.Now().Add(time.Duration(p)*3/4+rand.N(time.Duration(p)/2+1)))
 }
 
-// Local carries events inside one process: a Sink for the relay and a Source for workers, which it wakes at once. It polls as
-// well, since other processes submit too.
+// Local carries events inside one process: a Sink for the relay, and a Source for each of those who wait, which it wakes at once.
 type Local struct {
 	mu    sync.Mutex
-	woken chan struct{}
-	every time.Duration
+	wakes int
+	woken chan struct{} // closed at the next wake
 }
 
-// NewLocal returns a Local that polls every so often besides.
-func NewLocal(every time.Duration) *Local {
-	return &Local{woken: make(chan struct{}), every: every}
-}
+// NewLocal returns a Local that nobody waits on yet.
+func NewLocal() *Local { return &Local{woken: make(chan struct{})} }
 
 // Publish wakes everybody who waits. It never fails.
 func (l *Local) Publish(context.Context, Event) error {
@@ -72,22 +69,43 @@ func (l *Local) Publish(context.Context, Event) error {
 func (l *Local) Wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.wakes++
 	close(l.woken)
 	l.woken = make(chan struct{})
 }
 
-// Wait returns at the next Wake or poll.
-func (l *Local) Wait(ctx context.Context) {
+func (l *Local) state() (wakes int, woken chan struct{}) {
 	l.mu.Lock()
-	woken := l.woken
-	l.mu.Unlock()
-	timer := time.NewTimer(l.every*3/4 + rand.N(l.every/2+1))
-	defer timer.Stop()
-	select {
-	case <-woken:
-	case <-timer.C:
-	case <-ctx.Done():
+	defer l.mu.Unlock()
+	return l.wakes, l.woken
+}
+
+// Source returns a Source for one who waits. It polls as well, since other processes submit too: every so often, jittered. A wake that
+// came while nobody waited is not lost: the next Wait returns at once.
+func (l *Local) Source(poll time.Duration) Source {
+	wakes, _ := l.state()
+	return &localSource{local: l, poll: poll, seen: wakes}
+}
+
+type localSource struct {
+	local *Local
+	poll  time.Duration
+	seen  int
+}
+
+func (s *localSource) Wait(ctx context.Context) {
+	wakes, woken := s.local.state()
+	if wakes == s.seen {
+		timer := time.NewTimer(s.poll*3/4 + rand.N(s.poll/2+1))
+		defer timer.Stop()
+		select {
+		case <-woken:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		wakes, _ = s.local.state()
 	}
+	s.seen = wakes
 }
 
 func (s *Store) emit(ctx context.Context, tx *sql.Tx, topic, kind string, id, generation int64) error {

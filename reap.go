@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Reap looks once for running attempts whose lease has ended, at most limit of them, fences each and opens its task's next
+// Reap looks once for running attempts whose lease has ended, at most atMost of them (0 is 100), fences each and opens its task's next
 // generation; a task whose workers were lost more than Task.MaxReaps times is quarantined instead. Everything is tested again in each
 // write, so that a verdict or a heartbeat that lands in between wins. Each task has a transaction of its own: one that fails does
 // not stop the others, and its error is joined to what is returned. Any number of reapers may run.
-func (s *Store) Reap(ctx context.Context, limit int) (reaped int, err error) {
+func (s *Store) Reap(ctx context.Context, atMost int) (reaped int, err error) {
 	type candidate struct {
 		id, generation int64
 		nonce          string
 	}
 	var expired []candidate
-	err = s.all(ctx, s.db, "TasksExpired", Args{"limit": limit}, func(scan func(...any) error) error {
+	err = s.all(ctx, s.db, "TasksExpired", Args{"limit": limit(atMost)}, func(scan func(...any) error) error {
 		var c candidate
 		err := scan(&c.id, &c.generation, &c.nonce)
 		expired = append(expired, c)

@@ -36,7 +36,8 @@ func (s Statement) Bind(args Args) []any {
 }
 
 // ParseStatements reads sections that begin with a line "-- name: NAME". In them @param becomes a placeholder, {word} what a
-// line "-- define: word = text" says, and other comments on lines of their own are dropped. prefix replaces "lastword_" in
+// line "-- define: word = text" says, and other comments on lines of their own are dropped; "@@" and an @ before anything but a
+// small letter, a digit or _ stay. prefix replaces "lastword_" in
 // every identifier; "" keeps it. It returns an error for a section named twice or a text outside of any section.
 func ParseStatements(text, prefix string, placeholder func(n int) string) (Statements, error) {
 	defines := map[string]string{}
@@ -55,7 +56,7 @@ func ParseStatements(text, prefix string, placeholder func(n int) string) (State
 		case isComment && word == "define":
 			name, value, _ := strings.Cut(rest, " = ")
 			defines["{"+strings.TrimSpace(name)+"}"] = strings.TrimSpace(value)
-		case isComment || strings.TrimSpace(line) == "":
+		case isComment || strings.TrimSpace(line) == "" || strings.TrimSpace(line) == "--":
 		case current == nil:
 			return nil, fmt.Errorf("lastword: %q stands outside of any section", strings.TrimSpace(line))
 		default:
@@ -78,6 +79,10 @@ func withPrefix(sql, prefix string) string {
 	if prefix == "" || prefix == defaultPrefix {
 		return sql
 	}
+	if strings.HasSuffix(prefix, ".") {
+		// The names of indexes and constraints take no schema: they stand in that of their table.
+		return strings.NewReplacer("INDEX "+defaultPrefix, "INDEX ", "CONSTRAINT "+defaultPrefix, "CONSTRAINT ", defaultPrefix, prefix).Replace(sql)
+	}
 	return strings.ReplaceAll(sql, defaultPrefix, prefix)
 }
 
@@ -97,6 +102,11 @@ func parseParams(sql string, placeholder func(int) string) Statement {
 				break
 			}
 			name := leadingIdentifier(after)
+			if name == "" || strings.HasSuffix(before, "@") { // an operator (@>, @@) or a variable (@@name) of the engine
+				text.WriteByte('@')
+				rest = after
+				continue
+			}
 			s.Params = append(s.Params, name)
 			text.WriteString(placeholder(len(s.Params)))
 			rest = after[len(name):]

@@ -16,7 +16,7 @@ const defaultPrefix = "lastword_"
 // Options of a [Store]. A nil *Options is ready for use.
 type Options struct {
 	// Prefix of the names of our tables, indexes and functions; "" is "lastword_". With a dot at its end it is a schema of
-	// PostgreSQL: "jobs." Letters, digits and _ only, besides the dot.
+	// PostgreSQL, which must be there: "jobs." Letters, digits and _ only, no digit first, and besides the dot.
 	Prefix string
 	// Holder says who this process is, for people who ask who holds a lease. "" is host and process id.
 	Holder string
@@ -63,8 +63,8 @@ func newStore(db *sql.DB, dialect Dialect, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if strings.Trim(opts.Prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" && !strings.HasSuffix(opts.Prefix, ".") {
-		return nil, invalidf("prefix %q: letters, digits and _ are allowed, and a dot at the end", opts.Prefix)
+	if err := validatePrefix(opts.Prefix); err != nil {
+		return nil, err
 	}
 	statements, err := ParseStatements(dialect.Queries, opts.Prefix, dialect.Placeholder)
 	if err != nil {
@@ -83,6 +83,20 @@ func newStore(db *sql.DB, dialect Dialect, opts *Options) (*Store, error) {
 	}
 	s.refusals.store = s
 	return s, nil
+}
+
+// validatePrefix admits what stands in SQL without quotes.
+func validatePrefix(prefix string) error {
+	name, _ := strings.CutSuffix(prefix, ".")
+	for i, c := range []byte(name) {
+		if !isWordByte(c) || i == 0 && '0' <= c && c <= '9' {
+			return invalidf("prefix %q: letters, digits and _ are allowed, no digit first, and a dot at the end", prefix)
+		}
+	}
+	if prefix == "." {
+		return invalidf("prefix %q names no schema", prefix)
+	}
+	return nil
 }
 
 // DB returns the caller's database.
@@ -137,7 +151,7 @@ func (s *Store) all(ctx context.Context, q querier, name string, args Args, scan
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // Err below tells
+	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows.Scan); err != nil {
 			return err

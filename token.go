@@ -2,6 +2,7 @@ package lastword
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -48,7 +49,7 @@ func (t Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(t.Short())) }
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.Short()) }
 
 // MarshalJSON keeps the nonce out of JSON: it writes [Token.Short]. Send [Token.String] where the bearer is meant to use it.
-func (t Token) MarshalJSON() ([]byte, error) { return strconv.AppendQuote(nil, t.Short()), nil }
+func (t Token) MarshalJSON() ([]byte, error) { return json.Marshal(t.Short()) }
 
 // ParseToken reads the text of [Token.String]. Anything else is an error that matches [ErrInvalid]; the text is not repeated in it.
 func ParseToken(text string) (Token, error) {
@@ -59,8 +60,8 @@ func ParseToken(text string) (Token, error) {
 	}
 	epochText, nonce, _ := strings.Cut(rest[at+1:], ".")
 	epoch, err := strconv.ParseInt(epochText, 10, 64)
-	if err != nil {
-		return Token{}, invalidf("token's epoch is not a number")
+	if err != nil || strconv.FormatInt(epoch, 10) != epochText {
+		return Token{}, invalidf("token's epoch is not a decimal number")
 	}
 	t := Token{Kind: Kind(kind), Name: rest[:at], Epoch: epoch, Nonce: nonce}
 	if err := t.validate(); err != nil {

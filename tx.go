@@ -23,7 +23,8 @@ const (
 // fn may run more than once: after a proven rollback for contention (a deadlock, a serialization failure, a busy database) it
 // is called again in a new transaction, a few times and with jitter. It must return the errors of its statements. If it
 // swallows one, later statements on tx fail and nothing is committed: after an error only a rollback is sound. Statements that
-// end the transaction are refused. Statements prepared on the caller's *sql.DB cannot be used on tx.
+// end the transaction are refused. On SQLite, calls of the Store inside fn must be given tx, or they are refused with [ErrInvalid]:
+// there is one writer, and it is fn. Statements prepared on the caller's *sql.DB cannot be used on tx.
 //
 // opts nil means the engine's proper isolation (READ COMMITTED on PostgreSQL). The token's row stays locked until fn returns,
 // so keep fn short: on PostgreSQL the server ends a transaction that idles for a third of the lease.
@@ -128,7 +129,7 @@ func (s *Store) transactOnce(ctx context.Context, opts *sql.TxOptions, fn func(c
 
 func (s *Store) transactPinned(ctx context.Context, p *pinned, opts *sql.TxOptions, fn func(context.Context, *sql.Tx) error) (again bool, panicked any, err error) {
 	db := sql.OpenDB(p)
-	defer db.Close() //nolint:errcheck // closes nothing but itself
+	defer db.Close()
 	db.SetMaxOpenConns(1)
 	// A cancelled caller must not cut off the reply to COMMIT: the transaction lives by its own context.
 	txCtx, cutOff := context.WithCancel(context.WithoutCancel(ctx))
@@ -141,8 +142,8 @@ func (s *Store) transactPinned(ctx context.Context, p *pinned, opts *sql.TxOptio
 		}
 		return true, nil, fmt.Errorf("lastword: %w: %w: %w", ErrFailed, errNotBegun, err)
 	}
-	defer tx.Rollback() //nolint:errcheck // only where fn ended its goroutine (runtime.Goexit) is there something left to undo
-	panicked, err = call(ctx, tx, fn)
+	defer tx.Rollback() // only where fn ended its goroutine (runtime.Goexit) is there something left to undo
+	panicked, err = call(context.WithValue(ctx, writing{}, s), tx, fn)
 	if err == nil && panicked == nil {
 		switch {
 		case p.failure != nil:
@@ -169,6 +170,9 @@ func (s *Store) transactPinned(ctx context.Context, p *pinned, opts *sql.TxOptio
 	}
 	return false, nil, nil
 }
+
+// writing marks the context of a transaction's function with its Store.
+type writing struct{}
 
 func call(ctx context.Context, tx *sql.Tx, fn func(context.Context, *sql.Tx) error) (panicked any, err error) {
 	defer func() { panicked = recover() }()
@@ -247,6 +251,9 @@ func (s *Store) autocommit(ctx context.Context, what string, fn func(q querier) 
 func (s *Store) enterWriter(ctx context.Context) (leave func(), err error) {
 	if s.writer == nil {
 		return func() {}, nil
+	}
+	if ctx.Value(writing{}) == s {
+		return nil, invalidf("inside the function of a transaction, pass its tx: another transaction would wait for this one")
 	}
 	select {
 	case s.writer <- struct{}{}:

@@ -46,8 +46,12 @@ func NewWorker(s *Store, opts WorkerOptions) *Worker {
 // Handle registers the handler of one kind; the worker claims only kinds that have one. The payload is decoded into In, and what the handler
 // returns completes the task with its JSON, unless the handler has ended the attempt itself (with effects, by [Attempt.Complete]).
 // An error fails the attempt (see [Permanent] and [RetryAfter]); a panic does too. ctx is cancelled with a cause that matches
-// [ErrFenced] when the attempt is not in force any more: then whatever the handler returns is dropped.
+// [ErrFenced] when the attempt is not in force any more: then whatever the handler returns is dropped. Call Handle before Run; a
+// second handler for one kind is a fault in the program, and panics.
 func Handle[In, Out any](w *Worker, kind string, handler func(ctx context.Context, a *Attempt, in In) (Out, error)) {
+	if w.handlers[kind] != nil {
+		panic(fmt.Sprintf("lastword: kind %q has two handlers", kind))
+	}
 	w.handlers[kind] = func(ctx context.Context, a *Attempt) (any, error) {
 		var in In
 		if err := a.Payload(&in); err != nil {

@@ -112,7 +112,7 @@ CREATE TABLE lastword_refusals (
 	operation     text NOT NULL,
 	holder        text NOT NULL,
 	current_epoch bigint NOT NULL,
-	outcome       varchar(12) COLLATE "C" NOT NULL,
+	outcome       varchar(20) COLLATE "C" NOT NULL,
 	reason        text NOT NULL,
 	count         bigint NOT NULL,
 	first_at      timestamptz NOT NULL,

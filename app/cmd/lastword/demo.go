@@ -36,7 +36,7 @@ func (d *demoCommand) Run(ctx context.Context, p *program, c *commands) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close() //nolint:errcheck // nothing is left to be written
+	defer db.Close()
 	fmt.Fprintf(p.stdout, "Two stories on real processes, with leases of %v, on %s.\n", d.Lease, store.Dialect().Name)
 	return demo.Run(ctx, db, store, demo.Options{Executable: executable, Database: name, Lease: d.Lease, Out: p.stdout})
 }
@@ -86,7 +86,7 @@ func (d *demoProcessCommand) Run(ctx context.Context, p *program, c *commands) e
 	if err != nil {
 		return err
 	}
-	defer db.Close() //nolint:errcheck // nothing is left to be written
+	defer db.Close()
 	if d.Role == "judge" {
 		err = demo.Judge(ctx, store, d.Name, d.Lease, d.Guarded, d.Problems, p.stdin, p.stdout)
 	} else {

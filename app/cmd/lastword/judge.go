@@ -2,156 +2,237 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
+	"unicode/utf8"
 
+	"github.com/lastword-go/lastword/app/internal/api"
 	"github.com/lastword-go/lastword/app/internal/judge"
-	"github.com/lastword-go/lastword/app/internal/judge/problem"
 )
 
 type judgeCommands struct {
-	Verify verifyCommand `cmd:"" help:"Judge the example submissions of problem packages, without a server, and compare with what they expect."`
+	Submit  submitCommand  `cmd:"" help:"Send a program to be judged."`
+	Show    showCommand    `cmd:"" help:"Show one submission: verdicts, tests, generations, attempts, refusals."`
+	Ls      lsCommand      `cmd:"" help:"List submissions, the newest first."`
+	Rejudge rejudgeCommand `cmd:"" help:"Judge a submission again: opens its next generation and fences a running judging."`
+	Verify  verifyCommand  `cmd:"" help:"Judge the example submissions of problem packages, without a server, and compare with what they expect."`
 }
 
-type verifyCommand struct {
-	Packages        []string `arg:"" placeholder:"DIR" help:"Folders of problem packages."`
-	Sandbox         string   `enum:",cgroup,userns,none" default:"" help:"Sandbox mode: cgroup, userns or none; the strongest that works is the default."`
-	UnsafeNoSandbox bool     `help:"Run the examples without a sandbox where there is none."`
+type submitCommand struct {
+	Problem  string `arg:"" help:"The problem's id."`
+	File     string `arg:"" help:"The source file; - reads standard input."`
+	Language string `placeholder:"NAME" help:"Language; the file's ending decides if it is not given."`
+	Wait     bool   `help:"Wait for the verdict."`
+	Expect   string `placeholder:"VERDICT" help:"Wait, and exit with status 1 if the verdict is another."`
 }
 
-// Run prints each example as it is judged, then the matrix, and fails if a verdict was not expected.
-func (v *verifyCommand) Run(ctx context.Context, p *program, c *commands) error {
-	var packages []*problem.Package
-	for _, dir := range v.Packages {
-		opened, err := problem.Open(filepath.Clean(dir))
-		if err != nil {
-			return err
+// Run submits, and waits where it is asked to.
+func (s *submitCommand) Run(ctx context.Context, p *program, c *commands) error {
+	if s.Expect != "" {
+		if _, err := judge.ParseVerdict(s.Expect); err != nil {
+			return &exitError{status: exitUsage, err: fmt.Errorf("--expect: %w", err)}
 		}
-		packages = append(packages, opened)
 	}
-	options := judgeOptions{Sandbox: v.Sandbox, UnsafeNoSandbox: v.UnsafeNoSandbox}
-	parts, err := options.openSandbox(ctx, slog.New(slog.NewTextHandler(p.stderr, nil)))
+	source, err := readSource(s.File, p.stdin)
 	if err != nil {
 		return err
 	}
-	defer parts.box.Close() //nolint:errcheck // the next start sweeps what is left
-	j := judge.New(packages, parts.languages, parts.box)
-	var all []judge.Verified
-	for _, opened := range packages {
-		if !c.JSON {
-			fmt.Fprintf(p.stdout, "%s: %s, %d tests, %v, %s\n", opened.ID, opened.Name, len(opened.Tests), opened.Limits.Time, mebibytes(opened.Limits.Memory))
-		}
-		err := j.Verify(ctx, opened, func(verified judge.Verified) {
-			all = append(all, verified)
-			if !c.JSON {
-				printVerified(p.stdout, verified)
-			}
-		})
-		if err != nil {
-			return err
-		}
+	request := api.SubmitRequest{Problem: s.Problem, Language: s.Language, Filename: filepath.Base(s.File)}
+	if utf8.Valid(source) {
+		request.Source = string(source)
+	} else {
+		request.SourceBase64 = source
 	}
-	return v.conclude(p, c, all)
+	client := &api.Client{Base: c.Server}
+	submitted, err := client.Submit(ctx, request)
+	if err != nil {
+		return err
+	}
+	if !s.Wait && s.Expect == "" {
+		if c.JSON {
+			return printJSON(p.stdout, submitted)
+		}
+		fmt.Fprintf(p.stdout, "submission %d, generation %d\n", submitted.ID, submitted.Generation)
+		return nil
+	}
+	return s.wait(ctx, p, c, client, submitted.ID, submitted.Generation)
 }
 
-func (v *verifyCommand) conclude(p *program, c *commands, all []judge.Verified) error {
-	wrong := 0
-	for _, verified := range all {
-		if !verified.OK() {
-			wrong++
-		}
+func (s *submitCommand) wait(ctx context.Context, p *program, c *commands, client *api.Client, id, generation int64) error {
+	submission, err := watch(ctx, p, c, client, id, generation)
+	if err != nil {
+		return err
 	}
-	if c.JSON {
-		if err := printJSON(p.stdout, all); err != nil {
-			return err
-		}
-	} else {
-		printMatrix(p.stdout, all)
+	given := "no verdict"
+	if submission.Verdict != nil {
+		given = submission.Verdict.Verdict
 	}
-	if wrong > 0 {
-		return fmt.Errorf("%d of %d submissions got a verdict that was not expected", wrong, len(all))
-	}
-	if len(all) == 0 {
-		return fmt.Errorf("the packages have no example submissions: put some into submissions/accepted and so on")
+	if s.Expect != "" && s.Expect != given {
+		return fmt.Errorf("submission %d: %s was expected and %s was given", id, s.Expect, given)
 	}
 	return nil
 }
 
-func printVerified(out io.Writer, v judge.Verified) {
-	mark := "ok"
-	if !v.OK() {
-		mark = "NOT EXPECTED"
-	}
-	given := string(v.Given)
-	if given == "" {
-		given = "–"
-	}
-	fmt.Fprintf(out, "  %-40s expected %-4s given %-4s %6d ms %10s  %s\n", v.Name, verdictList(v.Expected), given, v.TimeMs, mebibytes(v.Memory), mark)
-	if !v.OK() && v.Message != "" {
-		fmt.Fprintf(out, "    %s\n", strings.ReplaceAll(strings.TrimSpace(v.Message), "\n", "\n    "))
-	}
-}
-
-func verdictList(verdicts []judge.Verdict) string {
-	names := make([]string, len(verdicts))
-	for i, verdict := range verdicts {
-		names[i] = string(verdict)
-	}
-	return strings.Join(names, "/")
-}
-
-// printMatrix counts the examples by what they expect (rows) and what they got (columns).
-func printMatrix(out io.Writer, all []judge.Verified) {
-	counts := map[string]map[string]int{}
-	var rows, columns []string
-	for _, v := range all {
-		expected, given := verdictList(v.Expected), string(v.Given)
-		if counts[expected] == nil {
-			counts[expected] = map[string]int{}
-			rows = append(rows, expected)
+// watch tells each step on standard error, and the end on standard output.
+func watch(ctx context.Context, p *program, c *commands, client *api.Client, id, generation int64) (api.Submission, error) {
+	last := ""
+	submission, err := client.Watch(ctx, id, generation, func(now api.Summary) {
+		step := now.State
+		if now.Progress != "" {
+			step = now.Progress
 		}
-		if !slices.Contains(columns, given) {
-			columns = append(columns, given)
+		if step != last && !c.JSON && now.Verdict == nil {
+			fmt.Fprintf(p.stderr, "submission %d, generation %d: %s\n", id, now.Generation, step)
 		}
-		counts[expected][given]++
+		last = step
+	})
+	if err != nil {
+		return submission, err
 	}
-	slices.Sort(rows)
-	slices.Sort(columns)
-	fmt.Fprintln(out, "\nexpected (rows) and given (columns)")
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "\t%s\t\n", strings.Join(columns, "\t"))
-	for _, row := range rows {
-		fmt.Fprintf(table, "%s\t", row)
-		for _, column := range columns {
-			if n := counts[row][column]; n > 0 {
-				fmt.Fprintf(table, "%d\t", n)
-			} else {
-				fmt.Fprint(table, "·\t")
-			}
-		}
-		fmt.Fprintln(table)
+	if c.JSON {
+		return submission, printJSON(p.stdout, submission)
 	}
-	_ = table.Flush()
+	printStanding(p.stdout, submission.Summary)
+	return submission, nil
 }
 
-func mebibytes(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
-
-func printJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+func printStanding(out io.Writer, s api.Summary) {
+	if s.Verdict == nil {
+		fmt.Fprintf(out, "%s\n", s.State)
+		return
+	}
+	v := s.Verdict
+	fmt.Fprintf(out, "%s  %d ms  %s", v.Verdict, v.TimeMs, mebibytes(v.MemoryBytes))
+	if v.Test != "" {
+		fmt.Fprintf(out, "  test %s", v.Test)
+	}
+	fmt.Fprintln(out)
+	if v.Message != "" {
+		fmt.Fprintf(out, "  %s\n", strings.ReplaceAll(strings.TrimSpace(v.Message), "\n", "\n  "))
+	}
 }
+
+type showCommand struct {
+	ID int64 `arg:"" help:"The submission's id."`
+}
+
+// Run shows one submission.
+func (s *showCommand) Run(ctx context.Context, p *program, c *commands) error {
+	client := &api.Client{Base: c.Server}
+	submission, err := client.Submission(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(p.stdout, submission)
+	}
+	fmt.Fprintf(p.stdout, "submission %d: %s in %s (%s), generation %d, %s\n", submission.ID, submission.Problem, submission.Language, submission.Filename, submission.Generation, submission.State)
+	printStanding(p.stdout, submission.Summary)
+	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	for _, g := range submission.Generations {
+		fmt.Fprintf(table, "generation %d\t%s\t%s\tby %s\t%s\n", g.Generation, g.OpenedAt.Format(time.RFC3339), g.Cause, g.Actor, g.Reason)
+	}
+	for _, a := range submission.Attempts {
+		outcome := a.Outcome
+		if outcome == "" {
+			outcome = "runs"
+		}
+		fmt.Fprintf(table, "attempt %d.%d\t%s\t%s\tby %s\t%s\n", a.Generation, a.Number, a.ClaimedAt.Format(time.RFC3339), outcome, a.Holder, firstLine(a.Error))
+	}
+	for _, v := range submission.Verdicts {
+		for _, t := range v.Tests {
+			fmt.Fprintf(table, "test %d %s\t%s\t%d ms\t%s\t%s\n", v.Generation, t.Name, t.Verdict, t.TimeMs, mebibytes(t.MemoryBytes), firstLine(t.Message))
+		}
+	}
+	for _, r := range submission.Refusals {
+		fmt.Fprintf(table, "refused %d ✕ %d\t%s\t×%d\t%s\t\n", r.Epoch, r.Current, r.LastAt.Format(time.RFC3339), r.Count, r.Sentence)
+	}
+	return table.Flush()
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+type lsCommand struct {
+	Limit  int   `default:"20" help:"At most so many (${default})."`
+	Before int64 `help:"Only ids below this one."`
+}
+
+// Run lists submissions.
+func (l *lsCommand) Run(ctx context.Context, p *program, c *commands) error {
+	client := &api.Client{Base: c.Server}
+	page, err := client.List(ctx, l.Before, l.Limit)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(p.stdout, page)
+	}
+	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tGEN\tVERDICT\tSTATE\tPROBLEM\tLANGUAGE\tFILE")
+	for _, s := range page.Submissions {
+		verdict := "–"
+		if s.Verdict != nil {
+			verdict = s.Verdict.Verdict
+		}
+		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Generation, verdict, s.State, s.Problem, s.Language, s.Filename)
+	}
+	return table.Flush()
+}
+
+type rejudgeCommand struct {
+	ID         int64  `arg:"" help:"The submission's id."`
+	Generation int64  `help:"The generation that you saw: if it has moved on, nothing happens. 0 takes whatever it is."`
+	Reason     string `help:"Why; kept in the history."`
+	Wait       bool   `help:"Wait for the verdict."`
+}
+
+// Run opens the next generation.
+func (r *rejudgeCommand) Run(ctx context.Context, p *program, c *commands) error {
+	client := &api.Client{Base: c.Server}
+	rejudged, err := client.Rejudge(ctx, r.ID, r.Generation, r.Reason)
+	if err != nil {
+		return err
+	}
+	if !r.Wait {
+		if c.JSON {
+			return printJSON(p.stdout, rejudged)
+		}
+		fmt.Fprintf(p.stdout, "submission %d: generation %d → %d\n", rejudged.ID, rejudged.Before, rejudged.Now)
+		return nil
+	}
+	fmt.Fprintf(p.stderr, "submission %d: generation %d → %d\n", rejudged.ID, rejudged.Before, rejudged.Now)
+	_, err = watch(ctx, p, c, client, rejudged.ID, rejudged.Now)
+	return err
+}
+
+// maxSource is above what any server takes, so that the server's own sentence is what people read.
+const maxSource = 4 << 20
 
 func readSource(path string, stdin io.Reader) ([]byte, error) {
-	if path == "-" {
-		return io.ReadAll(stdin)
+	in := stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
 	}
-	return os.ReadFile(path)
+	source, err := io.ReadAll(io.LimitReader(in, maxSource+1))
+	if err == nil && len(source) > maxSource {
+		err = errors.New("the file is larger than 4 MiB: no judge takes that")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return source, nil
 }

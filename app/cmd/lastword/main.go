@@ -108,7 +108,9 @@ func (p *program) exitStatus(err error) int {
 		status = exitLost
 	}
 	if err != nil {
-		fmt.Fprintf(p.stderr, "lastword: %s\n", strings.TrimPrefix(err.Error(), "lastword: "))
+		// Some drivers indent a second line; an error is a line, and several findings are several.
+		text := strings.ReplaceAll(err.Error(), "\n\t", " ")
+		fmt.Fprintf(p.stderr, "lastword: %s\n", strings.TrimPrefix(text, "lastword: "))
 	}
 	return status
 }

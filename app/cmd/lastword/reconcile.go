@@ -29,7 +29,7 @@ func (r *reconcileRunCommand) Run(ctx context.Context, p *program, c *commands) 
 	if err != nil {
 		return err
 	}
-	defer db.Close() //nolint:errcheck // nothing is left to be written
+	defer db.Close()
 	archive, err := judge.OpenArchive(ctx, store)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (r *reconcileLsCommand) Run(ctx context.Context, p *program, c *commands) e
 	if err != nil {
 		return err
 	}
-	defer db.Close() //nolint:errcheck // nothing was written
+	defer db.Close()
 	runs, err := reconcile.List(ctx, store, reconcile.Filter{Limit: r.Limit})
 	if err != nil {
 		return err

@@ -42,12 +42,12 @@ func (s *serveCommand) Run(ctx context.Context, p *program, c *commands) error {
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w (--listen 127.0.0.1:PORT takes another port)", s.Listen, err)
 	}
-	defer listener.Close() //nolint:errcheck // Serve closes it first
+	defer func() { _ = listener.Close() }() // Serve has closed it by then, unless it was never reached
 	db, store, err := database.Open(ctx, c.DB, &lastword.Options{Log: log})
 	if err != nil {
 		return err
 	}
-	defer db.Close() //nolint:errcheck // nothing is left to be written
+	defer db.Close()
 	archive, err := judge.OpenArchive(ctx, store)
 	if err != nil {
 		return err
@@ -56,30 +56,27 @@ func (s *serveCommand) Run(ctx context.Context, p *program, c *commands) error {
 	if err != nil {
 		return err
 	}
-	defer parts.box.Close() //nolint:errcheck // the next start sweeps what is left
+	defer parts.box.Close()
 	fmt.Fprintf(p.stderr, "lastword %s: http://%s (loopback only: there is no access control yet)\n", version(), listener.Addr())
 	fmt.Fprintf(p.stderr, "database %s; %s; languages %s; %d problems\n", database.Redacted(c.DB), parts.sandbox, parts.languageNames(), len(parts.problems))
 	return s.serve(ctx, log, listener, store, archive, parts)
 }
 
 func (s *serveCommand) serve(ctx context.Context, log *slog.Logger, listener net.Listener, store *lastword.Store, archive *judge.Archive, parts *judgeParts) error {
-	work, relay := lastword.NewLocal(pollEvery), lastword.NewLocal(pollEvery)
+	submitted, published := lastword.NewLocal(), lastword.NewLocal()
 	web := server.New(server.Config{
 		Store: store, Archive: archive, Judge: parts.judge, Problems: parts.problems, Languages: parts.languages,
 		SandboxMode: string(parts.box.Mode()), Log: log, Version: version(),
-		Wake: func() {
-			work.Wake()
-			relay.Wake()
-		},
+		Wake: submitted.Wake,
 	})
-	worker := lastword.NewWorker(store, lastword.WorkerOptions{Slots: s.JudgeWorkers, Lease: s.Lease, Source: work, Label: "judge"})
+	worker := lastword.NewWorker(store, lastword.WorkerOptions{Slots: s.JudgeWorkers, Lease: s.Lease, Source: published.Source(pollEvery), Label: "judge"})
 	judge.Register(worker, parts.judge, archive)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveHTTP(ctx, listener, web.Handler()) })
 	group.Go(func() error { return web.Run(ctx) })
 	group.Go(func() error { return worker.Run(ctx) })
 	group.Go(func() error { return store.RunReaper(ctx, reapEvery) })
-	group.Go(func() error { return store.Relay(ctx, sinks{archive, web, work}, relay) })
+	group.Go(func() error { return store.Relay(ctx, sinks{archive, web, published}, submitted.Source(pollEvery)) })
 	group.Go(func() error { return reconcileEvery(ctx, log, store, archive, s.ReconcileEvery) })
 	err := group.Wait()
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)

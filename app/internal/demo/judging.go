@@ -121,7 +121,7 @@ func (s *stage) playB(ctx context.Context, dir string, guarded bool) error {
 func (s *stage) scoreboardAfter(ctx context.Context, id int64, last message) (landed bool, err error) {
 	switch last.Event {
 	case "failed":
-		return false, fmt.Errorf("A could not report: %s", last.Reason)
+		return false, fmt.Errorf("process A could not report: %s", last.Reason)
 	case "refused":
 		s.refusal("A", last)
 	}
@@ -184,7 +184,7 @@ func Judge(ctx context.Context, store *lastword.Store, name string, lease time.D
 	if err != nil {
 		return err
 	}
-	defer box.Close() //nolint:errcheck // the next start sweeps what is left
+	defer box.Close()
 	j := judge.New(packages, judge.ProbeLanguages(ctx), box)
 	ctx, stop := context.WithCancel(ctx)
 	worker := lastword.NewWorker(store, lastword.WorkerOptions{Slots: 1, Lease: lease, Source: lastword.Poll(50 * time.Millisecond), Label: name, Grace: time.Minute})

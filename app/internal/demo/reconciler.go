@@ -79,10 +79,10 @@ func (s *stage) reconcilerStory(ctx context.Context, guarded bool) (landed bool,
 }
 
 func (s *stage) reportAfter(ctx context.Context, guarded bool, last message) (landed bool, err error) {
-	switch {
-	case last.Event == "failed":
-		return false, fmt.Errorf("A could not write: %s", last.Reason)
-	case last.Event == "refused":
+	switch last.Event {
+	case "failed":
+		return false, fmt.Errorf("process A could not write: %s", last.Reason)
+	case "refused":
 		s.refusal("A", last)
 	}
 	var by string

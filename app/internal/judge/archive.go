@@ -74,7 +74,7 @@ func (a *Archive) all(ctx context.Context, name string, args lastword.Args, each
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	defer rows.Close() //nolint:errcheck // Err below tells
+	defer rows.Close()
 	for rows.Next() {
 		if err := each(rows); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -105,7 +105,7 @@ func (j *Judge) Judge(ctx context.Context, sub Submission, progress func(step st
 	if err != nil {
 		return Result{}, err
 	}
-	defer box.Close() //nolint:errcheck // the sandbox sweeps what is left
+	defer box.Close()
 	result := Result{Verdict: Accepted, ProblemHash: p.Hash}
 	if err := progress("compiling"); err != nil {
 		return Result{}, err

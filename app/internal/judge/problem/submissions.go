@@ -81,8 +81,12 @@ func (s Submission) Files() ([]SourceFile, error) {
 
 func readSource(root *os.Root, name string) ([]byte, error) {
 	// Opening a pipe would block.
-	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("source file %s: not a file (%v)", name, err)
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("source file %s: %w", name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("source file %s: not a file", name)
 	}
 	f, err := root.Open(name)
 	if err != nil {

@@ -141,7 +141,7 @@ func (l *loader) readContents() {
 		}
 		// A content of fixed length behind a path that cannot hold a NUL byte:
 		// no two sets of files give the same stream.
-		io.WriteString(sum, name+"\x00")
+		sum.Write([]byte(name + "\x00"))
 		sum.Write(content.Sum(nil))
 		if what := text.faults(); judged[name] && what != "" {
 			l.warn(name, what+" (given to the program unchanged; of no account in an answer)")
