@@ -6,7 +6,8 @@ help: ## print this list
 run: build ## build, and serve API and console
 	./bin/lastword serve
 
-test: ## every test, on every engine, with the race detector
+test: ## every test, on every engine, with the race detector; says first which engines there are
+	@go test -count=1 -v -run='^TestEngines$$' ./adapter | grep '^engines:'
 	go test -race ./... ./adapter/... ./app/...
 
 lint: ## formatting, vet, linters, and what the library may import

@@ -57,7 +57,7 @@ func (p *pinned) admit(query string) error {
 	if p.failure != nil {
 		return fmt.Errorf("lastword: after an error in a guarded transaction only a rollback is allowed: %w", p.failure)
 	}
-	for _, words := range sqlWords(query) {
+	for _, words := range append(sqlWords(query), sqlMisread(query)...) {
 		if p.ends(words) {
 			return p.note(fmt.Errorf("lastword: %w: %s would end the guarded transaction; return from the function instead", ErrInvalid, strings.Join(words[:min(2, len(words))], " ")))
 		}

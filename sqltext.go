@@ -102,3 +102,23 @@ func sqlWords(text string) [][]string {
 	}
 	return statements
 }
+
+// sqlMisread returns what could be a short statement such as COMMIT where an engine quotes in another way than sqlParts does:
+// SQLite's [it's] and PostgreSQL's nested comments can hide one behind a quote that is none. Other texts have nothing to misread.
+func sqlMisread(text string) (statements [][]string) {
+	if !strings.Contains(text, "[") && strings.Count(text, "/*") < 2 {
+		return nil
+	}
+	var plain strings.Builder
+	for part := range sqlParts(text) {
+		if !part.quoted || part.text[0] != '$' { // the body of a function has an END of its own
+			plain.WriteString(part.text)
+		}
+	}
+	for piece := range strings.SplitSeq(strings.ReplaceAll(plain.String(), "*/", ";"), ";") {
+		if words := strings.Fields(strings.ToUpper(strings.ReplaceAll(piece, "--", " "))); len(words) > 0 && len(words) <= 3 {
+			statements = append(statements, sqlWords(strings.Trim(strings.Join(words, " "), "'\"`"))...)
+		}
+	}
+	return statements
+}

@@ -16,6 +16,9 @@ type Statements map[string]Statement
 type Statement struct {
 	Text   string
 	Params []string
+	// Then runs next in the same transaction, on engines that need several statements where others need one. Each SELECT of a section
+	// has the same columns; one that finds no row ends the section, and the last one's rows are its result.
+	Then *Statement
 }
 
 // Empty reports whether the engine does without this section.
@@ -37,7 +40,7 @@ func (s Statement) Bind(args Args) []any {
 
 // ParseStatements reads sections that begin with a line "-- name: NAME". In them @param becomes a placeholder, {word} what a
 // line "-- define: word = text" says, and other comments on lines of their own are dropped; "@@" and an @ before anything but a
-// small letter, a digit or _ stay. prefix replaces "lastword_" in
+// small letter, a digit or _ stay. A line "-- then" begins the next statement of the same section. prefix replaces "lastword_" in
 // every identifier; "" keeps it. It returns an error for a section named twice or a text outside of any section.
 func ParseStatements(text, prefix string, placeholder func(n int) string) (Statements, error) {
 	defines := map[string]string{}
@@ -56,6 +59,8 @@ func ParseStatements(text, prefix string, placeholder func(n int) string) (State
 		case isComment && word == "define":
 			name, value, _ := strings.Cut(rest, " = ")
 			defines["{"+strings.TrimSpace(name)+"}"] = strings.TrimSpace(value)
+		case isComment && comment == "then" && current != nil:
+			current.WriteString(nextStatement)
 		case isComment || strings.TrimSpace(line) == "" || strings.TrimSpace(line) == "--":
 		case current == nil:
 			return nil, fmt.Errorf("lastword: %q stands outside of any section", strings.TrimSpace(line))
@@ -69,10 +74,29 @@ func ParseStatements(text, prefix string, placeholder func(n int) string) (State
 		for word, value := range defines {
 			sql = strings.ReplaceAll(sql, word, value)
 		}
-		out[name] = parseParams(withPrefix(sql, prefix), placeholder)
+		out[name] = *parseSteps(strings.Split(withPrefix(sql, prefix), nextStatement), placeholder)
 	}
 	return out, nil
 }
+
+const nextStatement = "\x00" // SQL has none
+
+func parseSteps(steps []string, placeholder func(int) string) *Statement {
+	first := parseParams(strings.TrimSpace(steps[0]), placeholder)
+	if len(steps) > 1 {
+		first.Then = parseSteps(steps[1:], placeholder)
+	}
+	return &first
+}
+
+func (s Statement) last() Statement {
+	for s.Then != nil {
+		s = *s.Then
+	}
+	return s
+}
+
+func (s Statement) isSelect() bool { return strings.HasPrefix(s.Text, "SELECT") }
 
 // withPrefix renames the library's tables, indexes and functions.
 func withPrefix(sql, prefix string) string {

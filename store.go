@@ -111,11 +111,16 @@ func (s *Store) Holder() string { return s.holder }
 // Bind returns one statement of the dialect's queries.sql with its values, for packages that build on the library's own tables.
 // It panics when there is no such section or a value is missing.
 func (s *Store) Bind(name string, args Args) (query string, values []any) {
+	statement := s.statement(name)
+	return statement.Text, statement.Bind(args)
+}
+
+func (s *Store) statement(name string) Statement {
 	statement, ok := s.statements[name]
 	if !ok {
 		panic(fmt.Sprintf("lastword: dialect %s has no statement %q", s.dialect.Name, name))
 	}
-	return statement.Text, statement.Bind(args)
+	return statement
 }
 
 // querier is a *sql.DB, *sql.Conn or *sql.Tx.
@@ -125,14 +130,24 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// one runs a statement that returns at most one row. Zero rows is found = false, no error.
+// one runs a section that returns at most one row. Zero rows is found = false, no error.
 func (s *Store) one(ctx context.Context, q querier, name string, args Args, dest ...any) (found bool, err error) {
-	query, values := s.Bind(name, args)
-	err = q.QueryRowContext(ctx, query, values...).Scan(dest...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+	statement := s.statement(name)
+	returns := statement.Then == nil || statement.last().isSelect()
+	for ; ; statement = *statement.Then {
+		values := statement.Bind(args)
+		if statement.isSelect() || statement.Then == nil && returns {
+			err = q.QueryRowContext(ctx, statement.Text, values...).Scan(dest...)
+		} else {
+			_, err = q.ExecContext(ctx, statement.Text, values...)
+		}
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
+		}
+		if err != nil || statement.Then == nil {
+			return err == nil, err
+		}
 	}
-	return err == nil, err
 }
 
 func (s *Store) exec(ctx context.Context, q querier, name string, args Args) error {
@@ -144,10 +159,15 @@ func (s *Store) exec(ctx context.Context, q querier, name string, args Args) err
 	return err
 }
 
-// all runs a statement and calls scan for each row.
+// all runs a section and calls scan for each row of its last statement; those before it return none.
 func (s *Store) all(ctx context.Context, q querier, name string, args Args, scan func(scan func(dest ...any) error) error) error {
-	query, values := s.Bind(name, args)
-	rows, err := q.QueryContext(ctx, query, values...)
+	statement := s.statement(name)
+	for ; statement.Then != nil; statement = *statement.Then {
+		if _, err := q.ExecContext(ctx, statement.Text, statement.Bind(args)...); err != nil {
+			return err
+		}
+	}
+	rows, err := q.QueryContext(ctx, statement.Text, statement.Bind(args)...)
 	if err != nil {
 		return err
 	}

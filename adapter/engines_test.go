@@ -1,0 +1,6 @@
+package adapter
+
+import "testing"
+
+// TestEngines fails in CI when an engine is missing; TestMain has printed which ones there are.
+func TestEngines(t *testing.T) { newPostgres(t) }
