@@ -15,6 +15,10 @@ type Dialect struct {
 	Classify    func(error) ErrorClass // what an error of the driver says
 	Isolation   sql.IsolationLevel     // of transactions that the caller gave no options for
 
+	// Steps: where other engines need one statement, some sections of queries.sql have several ("-- then"), so that even a
+	// single write runs in a transaction of its own.
+	Steps bool
+
 	// SingleWriter: only one transaction can write at a time, and waiters are not served in order. The library then queues its
 	// own writers in the process.
 	SingleWriter bool

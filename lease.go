@@ -110,7 +110,7 @@ func (a *acquisition) try(ctx context.Context) (*Lease, error) {
 	var fence, until int64
 	args := Args{"name": a.name, "owner": a.nonce, "ttl_ms": a.ttl.Milliseconds(), "holder": a.holder}
 	var won bool
-	err = s.autocommit(ctx, "acquire "+a.name, func(q querier) (err error) {
+	err = s.autocommit(ctx, s.db, "acquire "+a.name, func(q querier) (err error) {
 		granted = time.Now()
 		won, err = s.one(ctx, q, statement, args, &fence, &until)
 		return err
@@ -198,12 +198,12 @@ func (s *Store) Renew(ctx context.Context, t Token) (until time.Time, err error)
 	return s.renewOn(ctx, s.db, t)
 }
 
-func (s *Store) renewOn(ctx context.Context, q querier, t Token) (until time.Time, err error) {
+func (s *Store) renewOn(ctx context.Context, on connection, t Token) (until time.Time, err error) {
 	if err := t.validateKind(KindLease); err != nil {
 		return time.Time{}, err
 	}
 	var millis int64
-	err = s.autocommit(ctx, "renew "+t.Name, func(querier) error {
+	err = s.autocommit(ctx, on, "renew "+t.Name, func(q querier) error {
 		found, err := s.one(ctx, q, "LeaseRenew", t.args(), &millis)
 		if err == nil && !found {
 			return s.refusal(ctx, q, t, "renew")
@@ -234,7 +234,7 @@ func (s *Store) Release(ctx context.Context, t Token) (released bool, err error)
 		return false, err
 	}
 	var fence int64
-	err = s.autocommit(ctx, "release "+t.Name, func(q querier) (err error) {
+	err = s.autocommit(ctx, s.db, "release "+t.Name, func(q querier) (err error) {
 		released, err = s.one(ctx, q, "LeaseRelease", t.args(), &fence)
 		return err
 	})

@@ -227,15 +227,25 @@ func (s *Store) within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Cont
 	return s.transact(ctx, nil, fn)
 }
 
-// autocommit runs one statement that commits by itself, again after contention.
-func (s *Store) autocommit(ctx context.Context, what string, fn func(q querier) error) error {
+// connection is a *sql.DB or a *sql.Conn.
+type connection interface {
+	querier
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// autocommit runs one section that commits by itself, again after contention.
+func (s *Store) autocommit(ctx context.Context, on connection, what string, fn func(q querier) error) error {
 	return s.retry(ctx, func() (bool, error) {
 		leave, err := s.enterWriter(ctx)
 		if err != nil {
 			return false, err
 		}
 		defer leave()
-		err = fn(s.db)
+		if s.dialect.Steps {
+			err = s.inSteps(ctx, on, fn)
+		} else {
+			err = fn(on)
+		}
 		switch {
 		case err == nil || isOutcome(err):
 			return false, err
@@ -244,6 +254,20 @@ func (s *Store) autocommit(ctx context.Context, what string, fn func(q querier) 
 		}
 		return false, fmt.Errorf("lastword: %s: %w", what, err)
 	})
+}
+
+// inSteps runs a section of several statements. Its writes are of the library's own tables and tell by their rows what they did, so it
+// needs no more than a plain transaction.
+func (s *Store) inSteps(ctx context.Context, on connection, fn func(q querier) error) error {
+	tx, err := on.BeginTx(ctx, &sql.TxOptions{Isolation: s.dialect.Isolation})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // enterWriter queues writers of this process on an engine with a single writer, where waiting in the database is unfair. A wait
