@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -62,7 +63,6 @@ func TestHostileInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := startServer(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"), temp)
-	groups := controlGroups()
 	for _, test := range []struct{ name, file, source, verdict string }{
 		{"fork bomb", "a.c", "#include <unistd.h>\nint main(void) { for (;;) fork(); }", "TLE"},
 		{"1 GB of output", "a.c", "#include <stdio.h>\nint main(void) { static char b[1 << 20]; for (int i = 0; i < 1024; i++) fwrite(b, 1, sizeof b, stdout); }", "OLE"},
@@ -101,7 +101,7 @@ func TestHostileInput(t *testing.T) {
 	}
 	must(t, "--server", s.url, "judge", "submit", "sum", repository("problems/sum/submissions/accepted/sum.py"), "--expect", "AC")
 	s.stop()
-	nothingLeft(t, temp, groups)
+	nothingLeft(t, temp, s)
 }
 
 // What was accepted is judged, although the server is killed in the middle and started again.
@@ -112,18 +112,21 @@ func TestKillAndRestart(t *testing.T) {
 			if err := os.Chmod(temp, 0o711); err != nil {
 				t.Fatal(err)
 			}
-			groups := controlGroups()
 			s := startServer(t, db, temp)
+			servers := []*serverProcess{s}
+			restart := func() {
+				s.kill()
+				s = startServer(t, db, temp)
+				servers = append(servers, s)
+			}
 			const accepted = 12
 			for i := range accepted {
 				must(t, "--server", s.url, "judge", "submit", "sum", repository("problems/sum/submissions/accepted/sum.cpp"))
 				if i == accepted/2 {
-					s.kill()
-					s = startServer(t, db, temp)
+					restart()
 				}
 			}
-			s.kill()
-			s = startServer(t, db, temp)
+			restart()
 			client := &api.Client{Base: s.url}
 			for id := int64(1); id <= accepted; id++ {
 				submission, err := client.Wait(t.Context(), id, 0)
@@ -138,7 +141,7 @@ func TestKillAndRestart(t *testing.T) {
 				}
 			}
 			s.stop()
-			nothingLeft(t, temp, groups)
+			nothingLeft(t, temp, servers...)
 			var report struct{ Orphans int64 }
 			if err := json.Unmarshal([]byte(must(t, "--db", db, "reconcile", "run", "--json")), &report); err != nil || report.Orphans != 0 {
 				t.Errorf("the reconciler found %d orphans (%v)", report.Orphans, err)
@@ -173,33 +176,23 @@ func TestRefusesForeignHostsAndOrigins(t *testing.T) {
 	}
 }
 
-// nothingLeft looks for what the sandbox may leave behind: files, control groups, and processes of the payload's user.
-func nothingLeft(t *testing.T, temp string, groupsBefore map[string]bool) {
+// nothingLeft looks for what the sandboxes of these servers may leave behind: files, control groups, and processes.
+func nothingLeft(t *testing.T, temp string, servers ...*serverProcess) {
 	t.Helper()
 	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
 		t.Errorf("temporary files are left: %v", left)
 	}
-	for group := range controlGroups() {
-		if !groupsBefore[group] {
-			t.Errorf("control group %s is left", group)
+	for _, s := range servers {
+		// A group's name has its owner's process id in it. Other tests run sandboxes of their own meanwhile.
+		for _, pattern := range []string{"/sys/fs/cgroup/lastword-sandbox/*-%d-*", "/sys/fs/cgroup/*/lastword-sandbox/*-%d-*"} {
+			if left, _ := filepath.Glob(fmt.Sprintf(pattern, s.cmd.Process.Pid)); len(left) > 0 {
+				t.Errorf("control groups are left: %v", left)
+			}
 		}
 	}
 	for _, pid := range processesBelow(temp) {
 		t.Errorf("process %d still works in %s", pid, temp)
 	}
-}
-
-func controlGroups() map[string]bool {
-	groups := map[string]bool{}
-	for _, pattern := range []string{"/sys/fs/cgroup/*lastword*", "/sys/fs/cgroup/*/*lastword*", "/sys/fs/cgroup/*/*lastword*/*"} {
-		found, _ := filepath.Glob(pattern)
-		for _, group := range found {
-			if info, err := os.Stat(group); err == nil && info.IsDir() {
-				groups[group] = true
-			}
-		}
-	}
-	return groups
 }
 
 func processesBelow(dir string) []int {
