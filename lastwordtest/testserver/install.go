@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 )
 
@@ -37,6 +38,35 @@ func install(ctx context.Context, what string, found func() string, steps ...[]s
 		}
 	}
 	return nil
+}
+
+// withoutService is a step for install: a package of Debian whose service neither starts now nor at the next boot, as
+// nobody needs it. A policy-rc.d that the machine has stays in force.
+func withoutService(service, pkg string) []string {
+	return []string{"sh", "-ec", `
+		policy=/usr/sbin/policy-rc.d
+		if [ ! -e $policy ]; then
+			trap 'rm -f $policy' EXIT
+			printf '#!/bin/sh\ncase $1 in %s|%s.*) exit 101 ;; esac\n' "$1" "$1" >$policy
+			chmod 755 $policy
+		fi
+		apt-get install -y -qq --no-install-recommends "$2"
+		update-rc.d "$1" disable`, "sh", service, pkg}
+}
+
+// lookFor returns the first program of these names, in PATH or one of the folders, or "".
+func lookFor(names []string, folders ...string) string {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+		for _, folder := range folders {
+			if path := filepath.Join(folder, name); executable(path) {
+				return path
+			}
+		}
+	}
+	return ""
 }
 
 func executable(path string) bool {

@@ -111,19 +111,8 @@ func (p *Postgres) query(ctx context.Context, dbURL, sql string) (string, error)
 
 // initialize makes the data folder. It need not be synced: it dies with the test anyway.
 func (p *Postgres) initialize(ctx context.Context, bin string) error {
-	var said bytes.Buffer
-	cmd := p.command(filepath.Join(bin, "initdb"), "-D", filepath.Join(p.folder, "data"), "-U", "postgres",
+	return p.run(ctx, filepath.Join(bin, "initdb"), "-D", filepath.Join(p.folder, "data"), "-U", "postgres",
 		"--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("testserver: initdb: %w", err)
-	}
-	unwatch := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer unwatch()
-	if err := cmd.Wait(); err != nil {
-		return errors.Join(context.Cause(ctx), fmt.Errorf("testserver: initdb: %w\n%s", err, said.String()))
-	}
-	return nil
 }
 
 func postgresEngine(bin string) engine {
@@ -146,7 +135,7 @@ func postgresEngine(bin string) engine {
 }
 
 // postgresReady reads what pg_ctl reads: the first line of postmaster.pid is the process, the eighth its state.
-func postgresReady(folder string, pid int) bool {
+func postgresReady(folder string, _, pid int) bool {
 	text, err := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))
 	if err != nil {
 		return false

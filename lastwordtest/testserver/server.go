@@ -3,6 +3,7 @@
 package testserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,11 @@ const patience = time.Minute
 // engine is what differs from one database to the next.
 type engine struct {
 	name      string
-	args      func(folder string, port int) []string // the command line, binary first
-	ready     func(folder string, pid int) bool      // does it answer now?
-	terminate os.Signal                              // asks for a graceful end
-	transient []string                               // in the log of a failed start: try again
-	sweep     string                                 // shell: removes what a killed server leaves outside $folder
+	args      func(folder string, port int) []string  // the command line, binary first
+	ready     func(folder string, port, pid int) bool // does it, and nobody else, answer now?
+	terminate os.Signal                               // asks for a graceful end
+	transient []string                                // in the log of a failed start: try again
+	sweep     string                                  // shell: removes what a killed server leaves outside $folder
 }
 
 // server is one private server process with its folder and port. Its methods may be called at the same time from several
@@ -156,8 +157,8 @@ func (s *server) start(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if said != "" {
-			why = said // the last try may be cut short before it says a word
+		if ctx.Err() == nil || why == "" {
+			why = said // the last try may be cut short before it says why
 		}
 		passing := slices.ContainsFunc(s.transient, func(part string) bool { return strings.Contains(said, part) })
 		if !passing || !sleep(ctx, 50*time.Millisecond) {
@@ -189,7 +190,7 @@ func (s *server) startOnce(ctx context.Context) (said string, err error) {
 		close(exited)
 		runtime.KeepAlive(s) // a caller who keeps only the URL keeps the server: else the collector would close the undertaker's pipe
 	}()
-	for !s.ready(s.folder, cmd.Process.Pid) {
+	for !s.ready(s.folder, s.port, cmd.Process.Pid) {
 		select {
 		case <-exited:
 			text, _ := io.ReadAll(io.NewSectionReader(log, before, 1<<20))
@@ -212,6 +213,22 @@ func (s *server) command(args ...string) *exec.Cmd {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.folder, "LC_ALL=C", "TZ=UTC"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: s.owner}
 	return cmd
+}
+
+// run runs a program of the engine to its end; when the context ends, the program is killed with what it started.
+func (s *server) run(ctx context.Context, args ...string) error {
+	var said bytes.Buffer
+	cmd := s.command(args...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("testserver: %s: %w", args[0], err)
+	}
+	unwatch := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer unwatch()
+	if err := cmd.Wait(); err != nil {
+		return errors.Join(context.Cause(ctx), fmt.Errorf("testserver: %s: %w\n%s", args[0], err, said.String()))
+	}
+	return nil
 }
 
 func (s *server) stop(ctx context.Context) error {

@@ -6,8 +6,9 @@
 //	url, drop, err := pg.NewDatabase(ctx)
 //	defer drop()
 //
-// Each test binary starts its own server (0.7 s) and gives each test a database of its own. Where a binary is missing and
-// we may install it (root, Debian), it is installed; LASTWORD_TEST_INSTALL=0 forbids that.
+// Each test binary starts its own server (PostgreSQL 0.7 s, MariaDB 0.8 s, Redis 0.02 s) and gives each test a database of
+// its own; tests on Redis share one, and differ in the names of their keys. Where a binary is missing and we may install it
+// (root, Debian), it is installed; LASTWORD_TEST_INSTALL=0 forbids that.
 //
 // An engine is one file: how to prepare the data folder, the command line, and how to see that it is ready. Everything
 // else is the same for all of them and stands in server.go.
