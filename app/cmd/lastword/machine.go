@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 
+	"github.com/lastword-go/lastword"
+	"github.com/lastword-go/lastword/app/internal/database"
 	"github.com/lastword-go/lastword/app/internal/judge"
 	"github.com/lastword-go/lastword/app/internal/judge/problem"
 	"github.com/lastword-go/lastword/app/internal/sandbox"
@@ -16,6 +19,19 @@ type judgeOptions struct {
 	Problems        string `default:"problems" placeholder:"DIR" help:"Folder of problem packages (${default})."`
 	Sandbox         string `enum:",cgroup,userns,none" default:"" help:"Sandbox mode: cgroup, userns or none; the strongest that works is the default."`
 	UnsafeNoSandbox bool   `help:"Run submissions without a sandbox where there is none. They can then do whatever this user can."`
+}
+
+// openJudge opens the database that --db names, with the judge's archive on it. Close the *sql.DB at the end.
+func openJudge(ctx context.Context, name string, log *slog.Logger) (*sql.DB, *lastword.Store, *judge.Archive, error) {
+	db, store, err := database.Open(ctx, name, &lastword.Options{Log: log})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	archive, err := judge.OpenArchive(ctx, store)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, db.Close())
+	}
+	return db, store, archive, nil
 }
 
 // judgeParts are what judging needs on this machine.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lastword-go/lastword"
 	"github.com/lastword-go/lastword/app/internal/database"
-	"github.com/lastword-go/lastword/app/internal/judge"
 	"github.com/lastword-go/lastword/reconcile"
 )
 
@@ -24,16 +23,11 @@ type reconcileRunCommand struct {
 
 // Run compares once and prints what was found.
 func (r *reconcileRunCommand) Run(ctx context.Context, p *program, c *commands) error {
-	log := slog.New(slog.NewTextHandler(p.stderr, nil))
-	db, store, err := database.Open(ctx, c.DB, &lastword.Options{Log: log})
+	db, store, archive, err := openJudge(ctx, c.DB, slog.New(slog.NewTextHandler(p.stderr, nil)))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	archive, err := judge.OpenArchive(ctx, store)
-	if err != nil {
-		return err
-	}
 	report, err := reconcile.Run(ctx, store, reconcile.Options{TTL: r.TTL}, archive.Checks()...)
 	if err != nil {
 		return err

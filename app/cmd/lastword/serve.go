@@ -43,15 +43,11 @@ func (s *serveCommand) Run(ctx context.Context, p *program, c *commands) error {
 		return fmt.Errorf("listen on %s: %w (--listen 127.0.0.1:PORT takes another port)", s.Listen, err)
 	}
 	defer func() { _ = listener.Close() }() // Serve has closed it by then, unless it was never reached
-	db, store, err := database.Open(ctx, c.DB, &lastword.Options{Log: log})
+	db, store, archive, err := openJudge(ctx, c.DB, log)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	archive, err := judge.OpenArchive(ctx, store)
-	if err != nil {
-		return err
-	}
 	parts, err := s.open(ctx, log)
 	if err != nil {
 		return err

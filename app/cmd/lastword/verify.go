@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,20 +17,16 @@ import (
 )
 
 type verifyCommand struct {
-	Packages        []string `arg:"" placeholder:"DIR" help:"Folders of problem packages."`
+	Packages        []string `arg:"" placeholder:"DIR" help:"Problem packages, or folders of them; files are passed over, so that problems/* will do."`
 	Sandbox         string   `enum:",cgroup,userns,none" default:"" help:"Sandbox mode: cgroup, userns or none; the strongest that works is the default."`
 	UnsafeNoSandbox bool     `help:"Run the examples without a sandbox where there is none."`
 }
 
 // Run prints each example as it is judged, then the matrix, and fails if a verdict was not expected.
 func (v *verifyCommand) Run(ctx context.Context, p *program, c *commands) error {
-	var packages []*problem.Package
-	for _, dir := range v.Packages {
-		opened, err := problem.Open(filepath.Clean(dir))
-		if err != nil {
-			return err
-		}
-		packages = append(packages, opened)
+	packages, err := openPackages(v.Packages)
+	if err != nil {
+		return err
 	}
 	options := judgeOptions{Sandbox: v.Sandbox, UnsafeNoSandbox: v.UnsafeNoSandbox}
 	parts, err := options.openSandbox(ctx, slog.New(slog.NewTextHandler(p.stderr, nil)))
@@ -54,6 +51,44 @@ func (v *verifyCommand) Run(ctx context.Context, p *program, c *commands) error 
 		}
 	}
 	return v.conclude(p, c, all)
+}
+
+func openPackages(paths []string) (packages []*problem.Package, err error) {
+	for _, path := range paths {
+		path = filepath.Clean(path)
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w: give the path of a problem package", err)
+		}
+		if !info.IsDir() && len(paths) > 1 {
+			continue
+		}
+		var opened []*problem.Package
+		if hasPackages(path) {
+			opened, err = problem.OpenAll(path)
+		} else {
+			var one *problem.Package
+			one, err = problem.Open(path)
+			opened = append(opened, one)
+		}
+		if err != nil {
+			return nil, err
+		}
+		packages = append(packages, opened...)
+	}
+	if len(packages) == 0 {
+		return nil, fmt.Errorf("%s: no problem package among these", strings.Join(paths, " "))
+	}
+	return packages, nil
+}
+
+// hasPackages tells a folder of packages from a package.
+func hasPackages(dir string) bool {
+	if _, err := os.Stat(filepath.Join(dir, "problem.yaml")); err == nil {
+		return false
+	}
+	found, _ := filepath.Glob(filepath.Join(dir, "*", "problem.yaml"))
+	return len(found) > 0
 }
 
 func (v *verifyCommand) conclude(p *program, c *commands, all []judge.Verified) error {
