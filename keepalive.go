@@ -17,6 +17,9 @@ type keepAlive struct {
 	// somebody reaps it.
 	deadline bool
 	log      *slog.Logger
+	observe  func(Observation)
+	// wall is the wall clock; nil is the machine's. It runs on while the machine sleeps, the monotonic clock does not.
+	wall func() time.Time
 }
 
 // margin is what the local deadline stays short of the TTL, for the difference between two clocks over one TTL.
@@ -32,7 +35,7 @@ func (k *keepAlive) run(ctx context.Context, granted time.Time) {
 	}()
 	next, deadline := granted.Add(k.ttl/3), granted.Add(k.ttl-k.margin())
 	for {
-		if !sleepUntil(ctx, next) {
+		if !k.sleepUntil(ctx, next, granted) {
 			return
 		}
 		if k.deadline && !time.Now().Before(deadline) {
@@ -41,11 +44,14 @@ func (k *keepAlive) run(ctx context.Context, granted time.Time) {
 		}
 		asked := time.Now()
 		err := k.ask(ctx, deadline)
+		if ctx.Err() == nil && k.observe != nil {
+			k.observe(Observation{What: Renewal, Duration: time.Since(asked), Left: k.ttl - asked.Sub(granted), Err: err})
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			next, deadline = asked.Add(k.ttl/3), asked.Add(k.ttl-k.margin())
+			granted, next, deadline = asked, asked.Add(k.ttl/3), asked.Add(k.ttl-k.margin())
 		case errors.Is(err, ErrFenced):
 			k.lost(err)
 			return
@@ -60,6 +66,31 @@ func (k *keepAlive) run(ctx context.Context, granted time.Time) {
 			}
 		}
 	}
+}
+
+// sleepUntil returns at next, or as soon as the wall clock says that a third of the TTL has passed since the grant: after the machine has
+// slept, or after a step of the clock, asking costs one question. It returns false when ctx ends.
+func (k *keepAlive) sleepUntil(ctx context.Context, next, granted time.Time) bool {
+	for time.Until(next) > 0 {
+		if k.wallNow().Sub(granted.Round(0)) >= k.ttl/3 && time.Since(granted) < k.ttl/3 {
+			return true
+		}
+		slice := time.Now().Add(time.Second)
+		if slice.After(next) {
+			slice = next
+		}
+		if !sleepUntil(ctx, slice) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+func (k *keepAlive) wallNow() time.Time {
+	if k.wall != nil {
+		return k.wall()
+	}
+	return time.Now().Round(0)
 }
 
 // ask renews once. A renewal that blocks is left behind at the deadline.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +207,75 @@ func TestKeepAliveEndsWithItsContext(t *testing.T) {
 		k := keep(t, true, 6*time.Second, func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() })
 		if len(k.lost) != 0 || time.Since(k.start) != 6*time.Second {
 			t.Errorf("lost %v, ended after %v", k.lost, time.Since(k.start))
+		}
+	})
+}
+
+// The machine slept: the wall clock ran on, the monotonic clock did not. The renewal comes at the next look instead of a third of the TTL later.
+func TestKeepAliveAsksAfterSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Duration
+		start := time.Now()
+		var slept atomic.Int64
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		k := &keepAlive{ttl: 12 * time.Second, deadline: true, log: slog.New(slog.DiscardHandler), lost: func(cause error) { t.Errorf("lost: %v", cause) },
+			wall: func() time.Time { return time.Now().Round(0).Add(time.Duration(slept.Load())) },
+			renew: func(context.Context) error {
+				asked = append(asked, time.Since(start))
+				slept.Store(0)
+				return nil
+			},
+		}
+		time.AfterFunc(1500*time.Millisecond, func() { slept.Store(int64(time.Hour)) })
+		k.run(ctx, start)
+		if len(asked) != 1 || asked[0] != 2*time.Second {
+			t.Errorf("renewals at %v, want one at 2s", asked)
+		}
+	})
+}
+
+// A clock that is set back neither ends the grant nor puts its renewal off.
+func TestKeepAliveWithTheClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Duration
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		k := &keepAlive{ttl: 12 * time.Second, deadline: true, log: slog.New(slog.DiscardHandler), lost: func(cause error) { t.Errorf("lost: %v", cause) },
+			wall: func() time.Time { return time.Now().Round(0).Add(-time.Hour) },
+			renew: func(context.Context) error {
+				asked = append(asked, time.Since(start))
+				return nil
+			},
+		}
+		k.run(ctx, start)
+		if len(asked) != 2 || asked[0] != 4*time.Second || asked[1] != 8*time.Second {
+			t.Errorf("renewals at %v, want 4s and 8s", asked)
+		}
+	})
+}
+
+// What is told to the observer: each renewal with what was left, and how it went.
+func TestKeepAliveIsObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []Observation
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		failing := errors.New("no connection")
+		k := &keepAlive{ttl: 12 * time.Second, deadline: true, log: slog.New(slog.DiscardHandler), lost: func(cause error) { t.Errorf("lost: %v", cause) },
+			observe: func(o Observation) { seen = append(seen, o) },
+			renew: func(context.Context) error {
+				time.Sleep(10 * time.Millisecond)
+				if len(seen) == 1 {
+					return failing
+				}
+				return nil
+			},
+		}
+		k.run(ctx, time.Now())
+		if len(seen) != 2 || seen[0].What != Renewal || seen[0].Err != nil || seen[0].Left != 8*time.Second || seen[0].Duration != 10*time.Millisecond || !errors.Is(seen[1].Err, failing) {
+			t.Errorf("observed %+v", seen)
 		}
 	})
 }

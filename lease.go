@@ -46,28 +46,17 @@ func (s *Store) Acquire(ctx context.Context, name string, opts LeaseOptions) (*L
 		a.holder += " " + opts.Label
 	}
 	started := time.Now()
-	for {
-		lease, err := a.try(ctx)
-		var held *HeldError
-		if err == nil || !errors.As(err, &held) {
-			return lease, err
-		}
-		left := opts.Wait - time.Since(started)
-		if opts.Wait >= 0 && left <= 0 {
-			return nil, err
-		}
-		pause := a.pause(held)
-		if opts.Wait >= 0 {
-			pause = min(pause, left)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("lastword: waiting for lease %q: %w: %w", name, context.Cause(ctx), err)
-		}
+	lease, err := a.try(ctx)
+	if errors.Is(err, ErrHeld) && opts.Wait != 0 {
+		lease, err = a.wait(ctx, opts.Wait, err)
 	}
+	switch {
+	case err == nil:
+		s.observe(Observation{What: Acquired, Kind: KindLease, Name: name, Duration: time.Since(started)})
+	case errors.Is(err, ErrHeld):
+		s.observe(Observation{What: Held, Kind: KindLease, Name: name, Duration: time.Since(started)})
+	}
+	return lease, err
 }
 
 type acquisition struct {
@@ -77,6 +66,39 @@ type acquisition struct {
 	holder  string
 	nonce   string
 	lastNow time.Time
+}
+
+// wait tries again until the lease is free, patience is over (negative: never) or ctx ends. Of all who wait for a name in this process one
+// asks the database; the others wait for their turn.
+func (a *acquisition) wait(ctx context.Context, patience time.Duration, held error) (*Lease, error) {
+	waitCtx := ctx
+	if patience > 0 {
+		var cancel context.CancelFunc
+		waitCtx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	turn, leave := a.store.turns.enter(waitCtx, a.name)
+	defer leave()
+	for waitCtx.Err() == nil {
+		// On ctx: patience is for a held lease, not for the database's answer.
+		lease, err := a.try(ctx)
+		var now *HeldError
+		if !errors.As(err, &now) {
+			return lease, err
+		}
+		held = err
+		timer := time.NewTimer(a.pause(now))
+		select {
+		case <-timer.C:
+		case <-turn.released:
+		case <-waitCtx.Done():
+		}
+		timer.Stop()
+	}
+	if ctx.Err() == nil {
+		return nil, held
+	}
+	return nil, fmt.Errorf("lastword: waiting for lease %q: %w: %w", a.name, context.Cause(ctx), held)
 }
 
 // pause is the time until the next try: until the lease ends if that is near, else a jittered poll.
@@ -238,6 +260,10 @@ func (s *Store) Release(ctx context.Context, t Token) (released bool, err error)
 		released, err = s.one(ctx, q, "LeaseRelease", t.args(), &fence)
 		return err
 	})
+	if released {
+		s.turns.release(t.Name)
+		s.observe(Observation{What: Released, Kind: KindLease, Name: t.Name})
+	}
 	return released, err
 }
 

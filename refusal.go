@@ -50,6 +50,11 @@ func (s *Store) refused(err error) error {
 	}
 	l := &s.refusals
 	l.refused.Add(1)
+	observation := Observation{What: Refused, Kind: refused.Token.Kind, Operation: refused.Operation, Err: refused}
+	if refused.Token.Kind == KindLease {
+		observation.Name = refused.Token.Name
+	}
+	s.observe(observation)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if q := l.queued[refused.Token]; q != nil {

@@ -22,6 +22,8 @@ type Options struct {
 	Holder string
 	// Log gets what nobody is there to be told by an error; nil discards it.
 	Log *slog.Logger
+	// Observer is told what happens; nil is nobody.
+	Observer Observer
 }
 
 // Store is the library on one database. It is safe for use by several goroutines. The *sql.DB stays the caller's: the Store never closes it.
@@ -33,6 +35,8 @@ type Store struct {
 	log        *slog.Logger
 	writer     chan struct{} // nil where the engine has more than one writer
 	refusals   refusalLog
+	observer   Observer
+	turns      turns
 }
 
 // Open prepares a Store on a database whose tables [Migrate] has made. It returns a [SchemaError] when they are missing, older
@@ -70,7 +74,7 @@ func newStore(db *sql.DB, dialect Dialect, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, dialect: dialect, statements: statements, holder: opts.Holder, log: opts.Log}
+	s := &Store{db: db, dialect: dialect, statements: statements, holder: opts.Holder, log: opts.Log, observer: opts.Observer}
 	if s.holder == "" {
 		host, _ := os.Hostname()
 		s.holder = fmt.Sprintf("%s:%d", host, os.Getpid())

@@ -36,9 +36,11 @@ func (s *Store) WithLease(ctx context.Context, name string, opts LeaseOptions, f
 		ttl:      lease.ttl,
 		deadline: true,
 		log:      s.log,
+		observe:  s.observeAs(KindLease, name),
 		renew:    func(ctx context.Context) error { return conn.renew(ctx, lease.token) },
 		lost: func(cause error) {
 			lost = cause
+			s.observe(Observation{What: Lost, Kind: KindLease, Name: name, Err: cause})
 			cancel(cause)
 		},
 	}

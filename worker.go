@@ -143,9 +143,13 @@ func (w *Worker) work(ctx, hard context.Context, a *Attempt) {
 	beatCtx, stopBeating := context.WithCancel(context.WithoutCancel(hard))
 	var beating sync.WaitGroup
 	keep := &keepAlive{
-		ttl:  a.lease,
-		log:  w.store.log,
-		lost: cancel,
+		ttl:     a.lease,
+		log:     w.store.log,
+		observe: w.store.observeAs(KindTask, a.kind),
+		lost: func(cause error) {
+			w.store.observe(Observation{What: Lost, Kind: KindTask, Name: a.kind, Err: cause})
+			cancel(cause)
+		},
 		renew: func(ctx context.Context) error {
 			_, err := a.Extend(ctx)
 			return err
