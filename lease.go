@@ -80,20 +80,22 @@ func (a *acquisition) wait(ctx context.Context, patience time.Duration, held err
 	turn, leave := a.store.turns.enter(waitCtx, a.name)
 	defer leave()
 	for waitCtx.Err() == nil {
+		timer := time.NewTimer(time.Until(turn.next))
+		select {
+		case <-timer.C:
+		case <-turn.released:
+		case <-waitCtx.Done():
+			timer.Stop()
+			continue
+		}
+		timer.Stop()
 		// On ctx: patience is for a held lease, not for the database's answer.
 		lease, err := a.try(ctx)
 		var now *HeldError
 		if !errors.As(err, &now) {
 			return lease, err
 		}
-		held = err
-		timer := time.NewTimer(a.pause(now))
-		select {
-		case <-timer.C:
-		case <-turn.released:
-		case <-waitCtx.Done():
-		}
-		timer.Stop()
+		held, turn.next = err, time.Now().Add(a.pause(now))
 	}
 	if ctx.Err() == nil {
 		return nil, held

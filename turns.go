@@ -3,6 +3,7 @@ package lastword
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // turns lets those who wait for the same lease in this process ask the database one after the other: 500 waiters are one poller.
@@ -15,6 +16,7 @@ type turn struct {
 	gate     chan struct{} // holds one value while somebody asks
 	released chan struct{} // holds a value when the lease was released in this process
 	waiters  int
+	next     time.Time // whoever has the turn asks no sooner: the one before has just asked
 }
 
 // enter returns when it is the caller's turn to ask for name, or when ctx has ended. Call leave in either case.
