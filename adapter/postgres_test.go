@@ -21,7 +21,12 @@ func openPostgres(t *testing.T, settings map[string]string) (*sql.DB, *lastword.
 	for name, value := range settings {
 		u.RawQuery += "&" + name + "=" + url.PathEscape(value)
 	}
-	db, err := sql.Open("pgx", u.String())
+	return openPostgresAt(t, u.String())
+}
+
+func openPostgresAt(t *testing.T, dsn string) (*sql.DB, *lastword.Store) {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
