@@ -48,11 +48,16 @@ type commands struct {
 
 	Serve     serveCommand     `cmd:"" help:"Run everything in one process: API, page, relay, reaper, judge workers and the nightly reconciler."`
 	Judge     judgeCommands    `cmd:"" help:"Submit programs, look at them, judge them again, and verify problem packages."`
+	Run       runCommand       `cmd:"" help:"Run a command under a lease."`
+	Lease     leaseCommands    `cmd:"" help:"The verbs of a lease, for scripts."`
 	Reconcile reconcileCommand `cmd:"" help:"Compare the judge's tables with the tasks, as a singleton job under a fenced lease."`
 	Demo      demoCommand      `cmd:"" help:"Play the two stories on real processes: first unguarded, which must lose, then guarded."`
+	Migrate   migrateCommand   `cmd:"" help:"Make lastword's tables or bring them up to this version, or say what that would do."`
+	Doctor    doctorCommand    `cmd:"" help:"Look for what would break lastword's promises on this database and this machine."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`
 
 	DemoProcess demoProcessCommand `cmd:"" hidden:"" help:"One process of the demo."`
+	Supervise   superviseCommand   `cmd:"" hidden:"" help:"The process between lastword run and its command."`
 }
 
 func (p *program) run(ctx context.Context, args []string) int {
