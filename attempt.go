@@ -164,7 +164,7 @@ func (a *Attempt) write(ctx context.Context, tx *sql.Tx, operation, statement st
 	if tx != nil {
 		return run(tx)
 	}
-	return a.store.refused(a.store.autocommit(ctx, a.store.db, operation+" task "+strconv.FormatInt(a.id, 10), func(q querier) error { return run(q) }))
+	return a.store.refused(a.store.autocommit(ctx, a.store.db, statement, operation+" task "+strconv.FormatInt(a.id, 10), run))
 }
 
 // Complete ends the attempt with a result: the task succeeds, and an event is emitted with it. effects, if not nil, runs in the

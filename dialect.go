@@ -2,7 +2,7 @@ package lastword
 
 import "database/sql"
 
-// Dialect is what the library knows of one engine. The packages postgres and sqlite have one each; the logic that runs the
+// Dialect is what the library knows of one engine. The packages postgres, mysql and sqlite have one each; the logic that runs the
 // statements exists once.
 //
 // To add an engine: write its schema.sql and its queries.sql with the same sections in the same order, its placeholder and its
@@ -15,9 +15,9 @@ type Dialect struct {
 	Classify    func(error) ErrorClass // what an error of the driver says
 	Isolation   sql.IsolationLevel     // of transactions that the caller gave no options for
 
-	// Steps: where other engines need one statement, some sections of queries.sql have several ("-- then"), so that even a
-	// single write runs in a transaction of its own.
-	Steps bool
+	// SchemaCommits: each statement of Schema commits by itself, whatever transaction it stands in. Each must then do no harm when it
+	// is run again.
+	SchemaCommits bool
 
 	// SingleWriter: only one transaction can write at a time, and waiters are not served in order. The library then queues its
 	// own writers in the process.
@@ -26,6 +26,10 @@ type Dialect struct {
 	// EndsTransaction reports whether a statement, given as its words in upper case, ends a transaction or commits it by the way.
 	// Such statements are refused inside a guarded transaction.
 	EndsTransaction func(words []string) bool
+
+	// HidesEnd reports whether a statement may end a transaction in a way that its text does not show, such as a CALL. The section
+	// TxMark then runs before it, and TxMarked after it, which fails where the transaction has ended. nil: none can.
+	HidesEnd func(query string) bool
 }
 
 // ErrorClass is what an error of a driver says about the statement that gave it.

@@ -15,7 +15,8 @@ var (
 	// ErrContended: the database gave up on a lock or a conflict as often as we retried. Nothing was written, and it is no
 	// verdict on the token: trying later is sound.
 	ErrContended = errors.New("contended")
-	// ErrUnknown: the reply to COMMIT was lost. The write is there whole or not at all; look before you write again.
+	// ErrUnknown: the reply to COMMIT was lost. The write is there whole or not at all; look before you write again. On MySQL also: a
+	// statement of the caller's, such as a CALL, has ended the transaction, or failed and may have; what ran before it is there.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrFailed: the database refused for a reason of its own. Nothing was written.
 	ErrFailed = errors.New("failed")

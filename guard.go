@@ -70,7 +70,8 @@ func (t Token) args() Args {
 }
 
 // Exec runs one guarded INSERT, UPDATE or DELETE and returns how many rows it changed; 0 means that nothing matched, while t was in
-// force. On PostgreSQL guard and write are one statement and one round trip.
+// force. (MySQL does not count a row that had the same values before, unless the driver is told clientFoundRows=true.) On PostgreSQL
+// guard and write are one statement and one round trip.
 //
 // A text that cannot be guarded in one statement is refused with [ErrInvalid]: several statements, one that is not an INSERT,
 // UPDATE or DELETE, or one with a RETURNING of its own. Use [Store.Tx] for those. Errors are those of Tx; a lost reply is [ErrUnknown].

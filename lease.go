@@ -66,6 +66,7 @@ type acquisition struct {
 	holder  string
 	nonce   string
 	lastNow time.Time
+	asked   time.Time // local, before the newest request for a grant was sent
 }
 
 // wait tries again until the lease is free, patience is over (negative: never) or ctx ends. Of all who wait for a name in this process one
@@ -112,17 +113,35 @@ func (a *acquisition) pause(held *HeldError) time.Duration {
 	return poll
 }
 
-// try reads first: a held lease is answered without touching its row, and a grant whose reply was lost is found again.
+// try asks for the lease once. A grant that was long on its way (an INSERT waits for another session that has the same name and is not
+// done) may be over, or nearly, by the time it is known, so it is renewed before anybody works under it, or taken anew.
 func (a *acquisition) try(ctx context.Context) (*Lease, error) {
+	for {
+		lease, err := a.ask(ctx)
+		if err != nil || time.Since(lease.granted) < a.ttl/3 {
+			return lease, err
+		}
+		lease.granted = time.Now()
+		lease.until, err = a.store.Renew(ctx, lease.token)
+		switch {
+		case err == nil:
+			return lease, nil
+		case !errors.Is(err, ErrExpired) && !errors.Is(err, ErrFenced):
+			return nil, err
+		}
+	}
+}
+
+// ask reads first: a held lease is answered without touching its row, and a grant whose reply was lost is found again.
+func (a *acquisition) ask(ctx context.Context) (*Lease, error) {
 	s := a.store
-	granted := time.Now()
 	row, found, err := s.readLease(ctx, s.db, a.name)
 	if err != nil {
 		return nil, fmt.Errorf("lastword: acquire %q: %w", a.name, err)
 	}
 	a.lastNow = row.now
 	if row.live && row.owner == a.nonce {
-		return a.lease(row.fence, row.until, granted), nil
+		return a.lease(row.fence, row.until), nil
 	}
 	if row.live {
 		return nil, row.held(a.name)
@@ -134,8 +153,8 @@ func (a *acquisition) try(ctx context.Context) (*Lease, error) {
 	var fence, until int64
 	args := Args{"name": a.name, "owner": a.nonce, "ttl_ms": a.ttl.Milliseconds(), "holder": a.holder}
 	var won bool
-	err = s.autocommit(ctx, s.db, "acquire "+a.name, func(q querier) (err error) {
-		granted = time.Now()
+	err = s.autocommit(ctx, s.db, statement, "acquire "+a.name, func(q querier) (err error) {
+		a.asked = time.Now()
 		won, err = s.one(ctx, q, statement, args, &fence, &until)
 		return err
 	})
@@ -143,18 +162,21 @@ func (a *acquisition) try(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	if won {
-		return a.lease(fence, fromMillis(until), granted), nil
+		return a.lease(fence, fromMillis(until)), nil
 	}
 	row, _, err = s.readLease(ctx, s.db, a.name)
 	if err != nil {
 		return nil, fmt.Errorf("lastword: acquire %q: %w", a.name, err)
 	}
 	a.lastNow = row.now
+	if row.owner == a.nonce { // where an INSERT cannot say what it did
+		return a.lease(row.fence, row.until), nil
+	}
 	return nil, row.held(a.name)
 }
 
-func (a *acquisition) lease(fence int64, until, granted time.Time) *Lease {
-	return &Lease{store: a.store, token: Token{Kind: KindLease, Name: a.name, Epoch: fence, Nonce: a.nonce}, ttl: a.ttl, until: until, granted: granted}
+func (a *acquisition) lease(fence int64, until time.Time) *Lease {
+	return &Lease{store: a.store, token: Token{Kind: KindLease, Name: a.name, Epoch: fence, Nonce: a.nonce}, ttl: a.ttl, until: until, granted: a.asked}
 }
 
 type leaseRow struct {
@@ -227,7 +249,7 @@ func (s *Store) renewOn(ctx context.Context, on connection, t Token) (until time
 		return time.Time{}, err
 	}
 	var millis int64
-	err = s.autocommit(ctx, on, "renew "+t.Name, func(q querier) error {
+	err = s.autocommit(ctx, on, "LeaseRenew", "renew "+t.Name, func(q querier) error {
 		found, err := s.one(ctx, q, "LeaseRenew", t.args(), &millis)
 		if err == nil && !found {
 			return s.refusal(ctx, q, t, "renew")
@@ -258,7 +280,7 @@ func (s *Store) Release(ctx context.Context, t Token) (released bool, err error)
 		return false, err
 	}
 	var fence int64
-	err = s.autocommit(ctx, s.db, "release "+t.Name, func(q querier) (err error) {
+	err = s.autocommit(ctx, s.db, "LeaseRelease", "release "+t.Name, func(q querier) (err error) {
 		released, err = s.one(ctx, q, "LeaseRelease", t.args(), &fence)
 		return err
 	})

@@ -144,7 +144,7 @@ func (s *Store) relayOnce(ctx context.Context, sink Sink) (taken int, err error)
 		sends int
 	}
 	var due []sending
-	err = s.autocommit(ctx, s.db, "relay", func(q querier) error {
+	err = s.autocommit(ctx, s.db, "OutboxClaim", "relay", func(q querier) error {
 		due = nil
 		return s.all(ctx, q, "OutboxClaim", Args{"limit": relayBatch, "visible_ms": relayVisible.Milliseconds()}, func(scan func(...any) error) error {
 			var e sending
@@ -160,7 +160,7 @@ func (s *Store) relayOnce(ctx context.Context, sink Sink) (taken int, err error)
 		if publishErr := sink.Publish(ctx, e.Event); publishErr != nil {
 			err = s.sendFailed(ctx, e.Event, e.sends, publishErr)
 		} else {
-			err = s.autocommit(ctx, s.db, "relay: mark sent", func(q querier) error {
+			err = s.autocommit(ctx, s.db, "OutboxSent", "relay: mark sent", func(q querier) error {
 				return s.exec(ctx, q, "OutboxSent", Args{"id": e.ID, "sends": e.sends})
 			})
 		}
@@ -175,7 +175,7 @@ func (s *Store) sendFailed(ctx context.Context, e Event, sends int, cause error)
 	delay := rand.N(min(100*time.Millisecond<<min(sends, 10), time.Minute))
 	var state string
 	args := Args{"id": e.ID, "sends": sends, "max_sends": relayMaxSends, "delay_ms": delay.Milliseconds(), "error": clip(cause.Error())}
-	err := s.autocommit(ctx, s.db, "relay: mark failed", func(q querier) error {
+	err := s.autocommit(ctx, s.db, "OutboxFailed", "relay: mark failed", func(q querier) error {
 		_, err := s.one(ctx, q, "OutboxFailed", args, &state)
 		return err
 	})

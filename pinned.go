@@ -17,8 +17,13 @@ import (
 type pinned struct {
 	conn    driver.Conn
 	ends    func(words []string) bool
+	hides   func(query string) bool // nil: no statement does
+	mark    string                  // sets a mark that ends with the transaction
+	marked  string                  // fails where the mark has ended
+	suspect bool                    // the mark is set, and a statement has run that may have ended the transaction
 	taken   bool
 	failure error // the first error of a statement
+	ended   error // a statement has ended the transaction, or may have
 	broken  bool  // the connection must not go back to the pool
 }
 
@@ -52,10 +57,53 @@ func (p *pinned) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx,
 	return beginner.BeginTx(ctx, opts)
 }
 
+// tell sends a statement that is about the session, outside of the transaction; "" is none.
+func (p *pinned) tell(ctx context.Context, query string) error {
+	if query == "" {
+		return nil
+	}
+	execer, ok := p.conn.(driver.ExecerContext)
+	if !ok {
+		return errors.New("lastword: the driver's connections have no ExecContext")
+	}
+	_, err := execer.ExecContext(ctx, query, nil)
+	return err
+}
+
+// runs admits a statement that is about to run, and sets the mark where it may end the transaction unseen.
+func (p *pinned) runs(ctx context.Context, query string) error {
+	if err := p.admit(ctx, query); err != nil {
+		return err
+	}
+	if p.hides == nil || !p.hides(query) {
+		return nil
+	}
+	if err := p.tell(ctx, p.mark); err != nil {
+		return p.note(err)
+	}
+	p.suspect = true
+	return nil
+}
+
+// stillBegun looks for the mark before anything else happens: later, an error that rolls back could have taken it as well.
+func (p *pinned) stillBegun(ctx context.Context) error {
+	if !p.suspect {
+		return nil
+	}
+	p.suspect = false
+	if err := p.tell(ctx, p.marked); err != nil {
+		p.ended = fmt.Errorf("lastword: %w: a statement has ended the transaction; what ran before that is committed, what ran after it is rolled back: %w", ErrUnknown, err)
+	}
+	return p.note(p.ended)
+}
+
 // admit refuses what must not run any more, and what must never run here.
-func (p *pinned) admit(query string) error {
+func (p *pinned) admit(ctx context.Context, query string) error {
 	if p.failure != nil {
 		return fmt.Errorf("lastword: after an error in a guarded transaction only a rollback is allowed: %w", p.failure)
+	}
+	if err := p.stillBegun(ctx); err != nil {
+		return err
 	}
 	for _, words := range append(sqlWords(query), sqlMisread(query)...) {
 		if p.ends(words) {
@@ -77,7 +125,7 @@ func (p *pinned) ExecContext(ctx context.Context, query string, args []driver.Na
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	if err := p.admit(query); err != nil {
+	if err := p.runs(ctx, query); err != nil {
 		return nil, err
 	}
 	result, err := execer.ExecContext(ctx, query, args)
@@ -89,7 +137,7 @@ func (p *pinned) QueryContext(ctx context.Context, query string, args []driver.N
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	if err := p.admit(query); err != nil {
+	if err := p.runs(ctx, query); err != nil {
 		return nil, err
 	}
 	rows, err := queryer.QueryContext(ctx, query, args)
@@ -104,7 +152,7 @@ func (p *pinned) Prepare(query string) (driver.Stmt, error) {
 }
 
 func (p *pinned) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if err := p.admit(query); err != nil {
+	if err := p.admit(ctx, query); err != nil {
 		return nil, err
 	}
 	var stmt driver.Stmt
@@ -117,7 +165,7 @@ func (p *pinned) PrepareContext(ctx context.Context, query string) (driver.Stmt,
 	if p.note(err) != nil {
 		return nil, err
 	}
-	return &pinnedStmt{Stmt: stmt, pinned: p}, nil
+	return &pinnedStmt{Stmt: stmt, pinned: p, query: query}, nil
 }
 
 // CheckNamedValue lets the driver convert its own argument types; ErrSkip asks database/sql to do it.
@@ -131,10 +179,11 @@ func (p *pinned) CheckNamedValue(v *driver.NamedValue) error {
 type pinnedStmt struct {
 	driver.Stmt
 	pinned *pinned
+	query  string
 }
 
 func (s *pinnedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	if err := s.pinned.admit(""); err != nil {
+	if err := s.pinned.runs(ctx, s.query); err != nil {
 		return nil, err
 	}
 	execer, ok := s.Stmt.(driver.StmtExecContext)
@@ -146,7 +195,7 @@ func (s *pinnedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) 
 }
 
 func (s *pinnedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	if err := s.pinned.admit(""); err != nil {
+	if err := s.pinned.runs(ctx, s.query); err != nil {
 		return nil, err
 	}
 	queryer, ok := s.Stmt.(driver.StmtQueryContext)

@@ -97,14 +97,14 @@ func (s *Store) FlushRefusals(ctx context.Context) error {
 	for token, refusal := range batch {
 		args := Args{"kind": string(token.Kind), "name": token.Name, "epoch": token.Epoch, "nonce_start": nonceStart(token.Nonce), "operation": refusal.Operation,
 			"holder": s.holder, "current_epoch": refusal.Current, "outcome": refusal.Outcome.Error(), "reason": clip(refusal.Reason), "count": refusal.count}
-		err := s.autocommit(ctx, s.db, "record a refusal", func(q querier) error { return s.exec(ctx, q, "RefusalUpsert", args) })
+		err := s.autocommit(ctx, s.db, "RefusalUpsert", "record a refusal", func(q querier) error { return s.exec(ctx, q, "RefusalUpsert", args) })
 		if err != nil {
 			l.unrecorded.Add(refusal.count)
 			failures = append(failures, err)
 		}
 	}
 	if len(batch) > 0 && failures == nil {
-		failures = append(failures, s.autocommit(ctx, s.db, "trim the refusals", func(q querier) error {
+		failures = append(failures, s.autocommit(ctx, s.db, "RefusalTrim", "trim the refusals", func(q querier) error {
 			return s.exec(ctx, q, "RefusalTrim", Args{"keep": refusalKeep})
 		}))
 	}

@@ -103,10 +103,25 @@ func sqlWords(text string) [][]string {
 	return statements
 }
 
+// sqlExecutable opens MySQL's executable comments: /*!50000 COMMIT */ and MariaDB's /*M! COMMIT */ become ; COMMIT */.
+func sqlExecutable(text string) (opened string, found bool) {
+	for _, mark := range []string{"/*!", "/*M!"} {
+		pieces := strings.Split(text, mark)
+		for i := range pieces[1:] {
+			pieces[i+1] = strings.TrimLeft(pieces[i+1], "0123456789")
+		}
+		found = found || len(pieces) > 1
+		text = strings.Join(pieces, ";")
+	}
+	return text, found
+}
+
 // sqlMisread returns what could be a short statement such as COMMIT where an engine quotes in another way than sqlParts does:
-// SQLite's [it's] and PostgreSQL's nested comments can hide one behind a quote that is none. Other texts have nothing to misread.
+// SQLite's [it's] and PostgreSQL's nested comments can hide one behind a quote that is none, and MySQL runs what stands in a comment
+// of the form /*! */. Other texts have nothing to misread.
 func sqlMisread(text string) (statements [][]string) {
-	if !strings.Contains(text, "[") && strings.Count(text, "/*") < 2 {
+	text, executable := sqlExecutable(text)
+	if !executable && !strings.Contains(text, "[") && strings.Count(text, "/*") < 2 {
 		return nil
 	}
 	var plain strings.Builder

@@ -69,6 +69,11 @@ func TestSQLMisread(t *testing.T) {
 		"DO $$ BEGIN PERFORM a[1]; COMMIT; END $$":               false,
 		"INSERT INTO r VALUES ('x; COMMIT')":                     false,
 		"UPDATE r SET a[1] = $1":                                 false,
+		"/*!40101 COMMIT */":                                     true,
+		"/*M!100600 COMMIT */":                                   true,
+		"UPDATE r SET v = 1 /*! ; COMMIT */":                     true,
+		"UPDATE r SET v = 1 /*!50000 WHERE x = 'COMMIT' */":      false,
+		"UPDATE r SET v = 1 /* COMMIT */":                        false,
 	} {
 		found := false
 		for _, words := range sqlMisread(text) {

@@ -39,7 +39,7 @@ func (s Statement) Bind(args Args) []any {
 }
 
 // ParseStatements reads sections that begin with a line "-- name: NAME". In them @param becomes a placeholder, {word} what a
-// line "-- define: word = text" says, and other comments on lines of their own are dropped; "@@" and an @ before anything but a
+// line "-- define: word = text" says (the text may use the words before it), and other comments on lines of their own are dropped; "@@" and an @ before anything but a
 // small letter, a digit or _ stay. A line "-- then" begins the next statement of the same section. prefix replaces "lastword_" in
 // every identifier; "" keeps it. It returns an error for a section named twice or a text outside of any section.
 func ParseStatements(text, prefix string, placeholder func(n int) string) (Statements, error) {
@@ -58,7 +58,7 @@ func ParseStatements(text, prefix string, placeholder func(n int) string) (State
 			bodies[name] = current
 		case isComment && word == "define":
 			name, value, _ := strings.Cut(rest, " = ")
-			defines["{"+strings.TrimSpace(name)+"}"] = strings.TrimSpace(value)
+			defines["{"+strings.TrimSpace(name)+"}"] = expand(strings.TrimSpace(value), defines)
 		case isComment && comment == "then" && current != nil:
 			current.WriteString(nextStatement)
 		case isComment || strings.TrimSpace(line) == "" || strings.TrimSpace(line) == "--":
@@ -70,13 +70,17 @@ func ParseStatements(text, prefix string, placeholder func(n int) string) (State
 	}
 	out := make(Statements, len(bodies))
 	for name, body := range bodies {
-		sql := strings.TrimSpace(body.String())
-		for word, value := range defines {
-			sql = strings.ReplaceAll(sql, word, value)
-		}
+		sql := expand(strings.TrimSpace(body.String()), defines)
 		out[name] = *parseSteps(strings.Split(withPrefix(sql, prefix), nextStatement), placeholder)
 	}
 	return out, nil
+}
+
+func expand(sql string, defines map[string]string) string {
+	for word, value := range defines {
+		sql = strings.ReplaceAll(sql, word, value)
+	}
+	return sql
 }
 
 const nextStatement = "\x00" // SQL has none
@@ -126,7 +130,7 @@ func parseParams(sql string, placeholder func(int) string) Statement {
 				break
 			}
 			name := leadingIdentifier(after)
-			if name == "" || strings.HasSuffix(before, "@") { // an operator (@>, @@) or a variable (@@name) of the engine
+			if name == "" || strings.HasSuffix(text.String(), "@") { // an operator (@>, @@) or a variable (@@name) of the engine
 				text.WriteByte('@')
 				rest = after
 				continue

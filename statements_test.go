@@ -43,6 +43,35 @@ SELECT 1
 	}
 }
 
+// A define may use those before it, and a section may have several statements.
+func TestParseStatementsInSteps(t *testing.T) {
+	const text = `
+-- define: now = clock()
+-- define: late = {now} + @ms
+-- name: Steps
+SELECT {late} FOR UPDATE
+-- then
+SET @LASTWORD_X = @ms, @@autocommit = 0
+-- then
+SELECT {now}
+-- name: One
+SELECT 1
+`
+	got, err := ParseStatements(text, "", dollar)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := Statement{Text: "SELECT clock()"}
+	second := Statement{Text: "SET @LASTWORD_X = $1, @@autocommit = 0", Params: []string{"ms"}, Then: &last}
+	want := Statements{"Steps": {Text: "SELECT clock() + $1 FOR UPDATE", Params: []string{"ms"}, Then: &second}, "One": {Text: "SELECT 1"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if !got["Steps"].last().isSelect() || second.isSelect() {
+		t.Error("the last statement is the SELECT")
+	}
+}
+
 func TestParseStatementsRefuses(t *testing.T) {
 	for what, text := range map[string]string{
 		"a section twice":      "-- name: A\nSELECT 1\n-- name: A\nSELECT 2\n",

@@ -16,7 +16,7 @@ const defaultPrefix = "lastword_"
 // Options of a [Store]. A nil *Options is ready for use.
 type Options struct {
 	// Prefix of the names of our tables, indexes and functions; "" is "lastword_". With a dot at its end it is a schema of
-	// PostgreSQL, which must be there: "jobs." Letters, digits and _ only, no digit first, and besides the dot.
+	// PostgreSQL or a database of MySQL, which must be there: "jobs." Letters, digits and _ only, no digit first, and besides the dot.
 	Prefix string
 	// Holder says who this process is, for people who ask who holds a lease. "" is host and process id.
 	Holder string
@@ -46,6 +46,9 @@ func Open(ctx context.Context, db *sql.DB, dialect Dialect, opts *Options) (*Sto
 	if err != nil {
 		return nil, err
 	}
+	if err := s.sessionFault(ctx); err != nil {
+		return nil, err
+	}
 	have, err := s.schemaVersion(ctx, db)
 	if err != nil {
 		return nil, err
@@ -58,6 +61,22 @@ func Open(ctx context.Context, db *sql.DB, dialect Dialect, opts *Options) (*Sto
 		return nil, &SchemaError{Have: have, Want: want}
 	}
 	return s, nil
+}
+
+// sessionFault asks whether the sessions of this database are such that the library cannot work with them.
+func (s *Store) sessionFault(ctx context.Context) error {
+	if s.statement("SessionFault").Empty() {
+		return nil
+	}
+	var fault string
+	found, err := s.one(ctx, s.db, "SessionFault", nil, &fault)
+	if err != nil {
+		return fmt.Errorf("lastword: ask for the session's settings: %w", err)
+	}
+	if found {
+		return invalidf("%s, as this *sql.DB opens them", fault)
+	}
+	return nil
 }
 
 func newStore(db *sql.DB, dialect Dialect, opts *Options) (*Store, error) {
@@ -112,8 +131,8 @@ func (s *Store) Dialect() Dialect { return s.dialect }
 // Holder returns who this process is, as others see it.
 func (s *Store) Holder() string { return s.holder }
 
-// Bind returns one statement of the dialect's queries.sql with its values, for packages that build on the library's own tables.
-// It panics when there is no such section or a value is missing.
+// Bind returns one statement of the dialect's queries.sql with its values, for packages that build on the library's own tables. Of a
+// section of several it is the first: see [Store.QueryRow]. It panics when there is no such section or a value is missing.
 func (s *Store) Bind(name string, args Args) (query string, values []any) {
 	statement := s.statement(name)
 	return statement.Text, statement.Bind(args)
@@ -132,6 +151,13 @@ type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// QueryRow runs one section of the dialect's queries.sql, each of its statements, and scans its row into dest; no row is found = false. It is
+// for packages that build on the library's own tables. q is a *sql.DB, *sql.Conn or *sql.Tx; a section of several statements
+// needs the last. It panics as [Store.Bind] does.
+func (s *Store) QueryRow(ctx context.Context, q querier, name string, args Args, dest ...any) (found bool, err error) {
+	return s.one(ctx, q, name, args, dest...)
 }
 
 // one runs a section that returns at most one row. Zero rows is found = false, no error.

@@ -6,12 +6,16 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 )
 
 const (
-	maxTries = 8
+	maxTries  = 8
+	retryTime = 5 * time.Second // after so long there is no further try, after the second one
 	// A server that does not answer COMMIT for so long is taken for gone: ErrUnknown.
 	commitTimeout   = 30 * time.Second
 	rollbackTimeout = 5 * time.Second
@@ -23,11 +27,13 @@ const (
 // fn may run more than once: after a proven rollback for contention (a deadlock, a serialization failure, a busy database) it
 // is called again in a new transaction, a few times and with jitter. It must return the errors of its statements. If it
 // swallows one, later statements on tx fail and nothing is committed: after an error only a rollback is sound. Statements that
-// end the transaction are refused. On SQLite, calls of the Store inside fn must be given tx, or they are refused with [ErrInvalid]:
-// there is one writer, and it is fn. Statements prepared on the caller's *sql.DB cannot be used on tx.
+// end the transaction are refused, on MySQL that is DDL too; one that a CALL hides there is found before COMMIT, and is
+// [ErrUnknown]. On SQLite, calls of the Store inside fn must be given tx, or they are refused with [ErrInvalid]: there is one writer,
+// and it is fn. Statements prepared on the caller's *sql.DB cannot be used on tx.
 //
-// opts nil means the engine's proper isolation (READ COMMITTED on PostgreSQL). The token's row stays locked until fn returns,
-// so keep fn short: on PostgreSQL the server ends a transaction that idles for a third of the lease.
+// opts nil means the engine's proper isolation (READ COMMITTED on PostgreSQL and MySQL). The token's row stays locked until fn returns,
+// so keep fn short: on PostgreSQL the server ends a transaction that idles for a third of the lease, on MariaDB one that idles
+// beyond the deadline of ctx. On MySQL a renewal or release of this lease waits until then, so fn must not call for one.
 //
 // Errors: what fn returned, or one that matches [ErrFenced], [ErrExpired] ([RefusedError] has the details), [ErrContended],
 // [ErrFailed] or [ErrUnknown]. Only after ErrUnknown may the writes be there.
@@ -71,11 +77,15 @@ var errNotBegun = errors.New("begin")
 // retry calls try again while it asks for it, with full jitter under a growing cap. Dead connections do not count as tries: each
 // failed BEGIN takes one out of the pool.
 func (s *Store) retry(ctx context.Context, try func() (again bool, err error)) error {
-	dead := 0
+	dead, started := 0, time.Now()
 	for n := 1; ; n++ {
 		again, err := try()
 		if !again {
 			return err
+		}
+		// A database that waits for seconds before it gives up (SQLite's busy timeout) has waited for us.
+		if time.Since(started) > retryTime && n > 1 {
+			return fmt.Errorf("lastword: %w for %v: %w", ErrContended, time.Since(started).Round(time.Millisecond), err)
 		}
 		if errors.Is(err, errNotBegun) {
 			if dead++; dead > s.db.Stats().OpenConnections+maxTries {
@@ -111,8 +121,11 @@ func (s *Store) transactOnce(ctx context.Context, opts *sql.TxOptions, fn func(c
 			err = fmt.Errorf("lastword: %w: the driver gives no driver.Conn", ErrFailed)
 			return nil
 		}
-		p := &pinned{conn: driverConn, ends: s.dialect.EndsTransaction}
+		p := &pinned{conn: driverConn, ends: s.dialect.EndsTransaction, hides: s.dialect.HidesEnd, mark: s.statement("TxMark").Text, marked: s.statement("TxMarked").Text}
 		again, panicked, err = s.transactPinned(ctx, p, opts, fn)
+		if !p.broken {
+			p.broken = s.afterEnd(ctx, p) != nil
+		}
 		if p.broken {
 			return driver.ErrBadConn
 		}
@@ -127,6 +140,31 @@ func (s *Store) transactOnce(ctx context.Context, opts *sql.TxOptions, fn func(c
 	return again, err
 }
 
+// beforeBegin is what the session is told before BEGIN; see section TxBefore.
+func (s *Store) beforeBegin(ctx context.Context) string {
+	idle := 0
+	if deadline, ok := ctx.Deadline(); ok {
+		idle = int(max(1, min(math.Ceil(time.Until(deadline).Seconds()), maxTTL.Seconds())))
+	}
+	return strings.ReplaceAll(s.statement("TxBefore").Text, "{idle_s}", strconv.Itoa(idle))
+}
+
+// endedInside says that a statement of the function has ended the transaction: what ran before it was guarded and is committed, and so
+// the function must not run again.
+func (s *Store) endedInside(ctx context.Context, p *pinned) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_ = p.stillBegun(ctx)
+	return p.ended
+}
+
+// afterEnd gives the session back as it was.
+func (s *Store) afterEnd(ctx context.Context, p *pinned) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	return p.tell(ctx, s.statement("TxAfter").Text)
+}
+
 func (s *Store) transactPinned(ctx context.Context, p *pinned, opts *sql.TxOptions, fn func(context.Context, *sql.Tx) error) (again bool, panicked any, err error) {
 	db := sql.OpenDB(p)
 	defer db.Close()
@@ -134,7 +172,10 @@ func (s *Store) transactPinned(ctx context.Context, p *pinned, opts *sql.TxOptio
 	// A cancelled caller must not cut off the reply to COMMIT: the transaction lives by its own context.
 	txCtx, cutOff := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutOff()
-	tx, err := db.BeginTx(txCtx, opts)
+	var tx *sql.Tx
+	if err = p.tell(ctx, s.beforeBegin(ctx)); err == nil {
+		tx, err = db.BeginTx(txCtx, opts)
+	}
 	if err != nil {
 		p.broken = true
 		if ctx.Err() != nil {
@@ -144,6 +185,9 @@ func (s *Store) transactPinned(ctx context.Context, p *pinned, opts *sql.TxOptio
 	}
 	defer tx.Rollback() // only where fn ended its goroutine (runtime.Goexit) is there something left to undo
 	panicked, err = call(context.WithValue(ctx, writing{}, s), tx, fn)
+	if ended := s.endedInside(ctx, p); ended != nil && !errors.Is(err, ended) {
+		err = errors.Join(ended, err)
+	}
 	if err == nil && panicked == nil {
 		switch {
 		case p.failure != nil:
@@ -233,15 +277,15 @@ type connection interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// autocommit runs one section that commits by itself, again after contention.
-func (s *Store) autocommit(ctx context.Context, on connection, what string, fn func(q querier) error) error {
+// autocommit runs one section that commits by itself, again after contention; what says in errors what it was for.
+func (s *Store) autocommit(ctx context.Context, on connection, section, what string, fn func(q querier) error) error {
 	return s.retry(ctx, func() (bool, error) {
 		leave, err := s.enterWriter(ctx)
 		if err != nil {
 			return false, err
 		}
 		defer leave()
-		if s.dialect.Steps {
+		if s.statement(section).Then != nil {
 			err = s.inSteps(ctx, on, fn)
 		} else {
 			err = fn(on)

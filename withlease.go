@@ -3,7 +3,6 @@ package lastword
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -40,8 +39,8 @@ func (s *Store) WithLease(ctx context.Context, name string, opts LeaseOptions, f
 		renew:    func(ctx context.Context) error { return conn.renew(ctx, lease.token) },
 		lost: func(cause error) {
 			lost = cause
-			s.observe(Observation{What: Lost, Kind: KindLease, Name: name, Err: cause})
 			cancel(cause)
+			s.observe(Observation{What: Lost, Kind: KindLease, Name: name, Err: cause})
 		},
 	}
 	var renewing sync.WaitGroup
@@ -93,30 +92,33 @@ func (s *Store) reserve(ctx context.Context, patience time.Duration) *reserved {
 	return r
 }
 
-// renew is not run twice at once: a renewal that was left behind blocked keeps the connection, and the next one waits for it.
+// renew is not run twice at once: a renewal that was left behind blocked keeps the connection, and the next one waits for it. A connection
+// whose renewal failed is not used again: it may be the only one that is still tied to a server that went read-only.
 func (r *reserved) renew(ctx context.Context, t Token) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if r.conn == nil {
-		_, err := r.store.Renew(ctx, t)
-		return err
-	}
-	_, err := r.store.renewOn(ctx, r.conn, t)
-	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
-		_ = r.conn.Close()
+	if r.conn != nil {
+		_, err := r.store.renewOn(ctx, r.conn, t)
+		if err == nil || isOutcome(err) || ctx.Err() != nil {
+			return err
+		}
+		go r.conn.Close()
 		r.conn = nil
-		_, err = r.store.Renew(ctx, t)
 	}
+	_, err := r.store.Renew(ctx, t)
 	return err
 }
 
+// close waits for nobody: a driver that ignores its context, or panicked, can hold the connection for ever.
 func (r *reserved) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.conn != nil {
-		_ = r.conn.Close()
-	}
+	go func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.conn != nil {
+			_ = r.conn.Close()
+		}
+	}()
 }

@@ -147,8 +147,8 @@ func (w *Worker) work(ctx, hard context.Context, a *Attempt) {
 		log:     w.store.log,
 		observe: w.store.observeAs(KindTask, a.kind),
 		lost: func(cause error) {
-			w.store.observe(Observation{What: Lost, Kind: KindTask, Name: a.kind, Err: cause})
 			cancel(cause)
+			w.store.observe(Observation{What: Lost, Kind: KindTask, Name: a.kind, Err: cause})
 		},
 		renew: func(ctx context.Context) error {
 			_, err := a.Extend(ctx)

@@ -26,16 +26,22 @@ import (
 var engines struct {
 	postgres    *testserver.Postgres
 	postgresErr error
+	mariadb     *testserver.MariaDB
+	mariadbErr  error
 }
 
 func TestMain(m *testing.M) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // it may have to be installed
 	engines.postgres, engines.postgresErr = testserver.StartPostgres(ctx)
-	fmt.Printf("engines: sqlite %s, postgres %s\n", version(ctx, "sqlite", "file::memory:", "SELECT sqlite_version()"), postgresVersion(ctx))
+	engines.mariadb, engines.mariadbErr = testserver.StartMariaDB(ctx)
+	fmt.Printf("engines: sqlite %s, postgres %s, mysql %s\n", version(ctx, "sqlite", "file::memory:", "SELECT sqlite_version()"), postgresVersion(ctx), mysqlVersion())
 	cancel()
 	code := m.Run()
 	if engines.postgres != nil {
 		_ = engines.postgres.Close()
+	}
+	if engines.mariadb != nil {
+		_ = engines.mariadb.Close()
 	}
 	os.Exit(code)
 }
@@ -70,6 +76,9 @@ func TestConformanceSQLite(t *testing.T) {
 	}
 }
 
+// upsert as PostgreSQL and SQLite write it.
+const upsert = `INSERT INTO lwt_data (id, v) VALUES (?, 'A') ON CONFLICT (id) DO UPDATE SET v = excluded.v`
+
 func sqliteEngine(t *testing.T, setting string) *lastwordtest.Engine {
 	t.Helper()
 	dsn := "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" + setting
@@ -82,6 +91,8 @@ func sqliteEngine(t *testing.T, setting string) *lastwordtest.Engine {
 		Connector: connector,
 		Now:       `CAST(round(unixepoch('subsec') * 1000) AS INTEGER)`,
 		Later:     func(expression string, ms int) string { return fmt.Sprintf("(%s + %d)", expression, ms) },
+		Upsert:    upsert, UpsertCounts: 1,
+		RenewalsWait: true,
 	}
 }
 
@@ -129,7 +140,11 @@ func postgresEngine(t *testing.T, mode string) *lastwordtest.Engine {
 		Later: func(expression string, ms int) string {
 			return fmt.Sprintf("(%s + %d * interval '1 millisecond')", expression, ms)
 		},
-		Waiting:      `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+		Waiting: func(ctx context.Context, db *sql.DB) (n int64, err error) {
+			err = db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
+			return n, err
+		},
+		Upsert: upsert, UpsertCounts: 1,
 		CreateSchema: `CREATE SCHEMA jobs`,
 	}
 }

@@ -95,10 +95,12 @@ func (c *control) takeOver() (overtook bool, done chan error) {
 	}
 }
 
-func (c *control) waiting() (n int) {
+func (c *control) waiting() (n int64) {
 	c.Helper()
-	if c.engine.Waiting != "" {
-		c.must(c.b.QueryRowContext(c.ctx, c.engine.Waiting).Scan(&n))
+	if c.engine.Waiting != nil {
+		var err error
+		n, err = c.engine.Waiting(c.ctx, c.b)
+		c.must(err)
 	}
 	return n
 }
@@ -150,9 +152,8 @@ func (c *control) unsafe(level sql.IsolationLevel, x, query, check string, fence
 	defer tx.Rollback()
 	args := []any{fence}
 	if query == "" {
-		if n := c.exec(tx, check, fence); n != 1 {
-			c.Fatalf("the check found %d rows", n)
-		}
+		var one int
+		c.must(tx.QueryRowContext(c.ctx, check, fence).Scan(&one))
 		query, args = `UPDATE r SET v = 'STALE' WHERE id = 1`, nil
 	}
 	wrote := make(chan error, 1)

@@ -2,6 +2,7 @@ package adapter_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -47,6 +48,27 @@ func Example_storeBind() {
 	check(rows.Err())
 	// Output:
 	// sqlite host-a [indexer] 8 true
+}
+
+// A section may have several statements on another engine: QueryRow runs them all. They belong into one transaction.
+func Example_storeQueryRow() {
+	ctx := context.Background()
+	store, _, remove := openExample()
+	defer remove()
+	lease := must(store.Acquire(ctx, "indexer", lastword.LeaseOptions{TTL: 30 * time.Second})).Token()
+
+	for range 2 {
+		check(store.InTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+			var fence int64
+			args := lastword.Args{"name": lease.Name, "epoch": lease.Epoch, "nonce": lease.Nonce}
+			found, err := store.QueryRow(ctx, tx, "LeaseRelease", args, &fence)
+			fmt.Println(found, fence)
+			return err
+		}))
+	}
+	// Output:
+	// true 1
+	// false 0
 }
 
 // Open says when the tables are missing, and Migrate makes them.

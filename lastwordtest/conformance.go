@@ -27,9 +27,16 @@ type Engine struct {
 	// expression.
 	Now   string
 	Later func(expression string, ms int) string
-	// Waiting is a query that counts the sessions of this database that wait for a lock. "" where none can be asked: then who
-	// has not answered for a moment is taken to wait.
-	Waiting string
+	// Waiting counts the sessions of this database that wait for a lock. nil where none can be asked: then who has not answered for
+	// a moment is taken to wait.
+	Waiting func(ctx context.Context, db *sql.DB) (n int64, err error)
+	// Upsert writes v = 'A' into the row of lwt_data with the id ?, which may be there, and counts a row that it changes as UpsertCounts.
+	Upsert       string
+	UpsertCounts int64
+	// RenewalsWait: the guard's lock holds off the holder's own renewals too.
+	RenewalsWait bool
+	// Overwrites: under REPEATABLE READ a row can be changed that somebody else has changed since the snapshot.
+	Overwrites bool
 	// CreateSchema makes a schema named jobs; "" where there are none.
 	CreateSchema string
 }
@@ -84,14 +91,18 @@ type world struct {
 	dbB    *sql.DB
 	store  *lastword.Store // of A
 	storeB *lastword.Store
-	serial *int // of names and ids
-	cells  *int // checked combinations
+	steps  lastword.Statements // of the dialect
+	serial *int                // of names and ids
+	cells  *int                // checked combinations
 }
 
 func newWorld(t *testing.T, e *Engine) *world {
 	t.Helper()
 	w := &world{T: t, engine: e, serial: new(int), cells: new(int)}
 	w.ctx = t.Context()
+	var err error
+	w.steps, err = lastword.ParseStatements(e.Dialect.Queries, "", e.Dialect.Placeholder)
+	w.must(err, "statements")
 	w.db, w.dbB = openDB(t, e.Connector), openDB(t, e.Connector)
 	if err := lastword.Migrate(w.ctx, w.db, e.Dialect, nil); err != nil {
 		t.Fatalf("migrate: %v", err)
@@ -152,7 +163,42 @@ func (w *world) exec(query string, args ...any) int64 {
 // rows returns what a query finds, as text.
 func (w *world) rows(query string, args ...any) string {
 	w.Helper()
-	rows, err := w.dbB.QueryContext(w.ctx, w.sql(query), args...)
+	return w.rowsOf(w.dbB, w.sql(query), args...)
+}
+
+// section runs the statements of a section of the dialect in a transaction, and returns the rows that tell what became of it.
+func (w *world) section(tx *sql.Tx, name string, args lastword.Args) (rows string) {
+	w.Helper()
+	for s := w.steps[name]; ; s = *s.Then {
+		found := w.rowsOf(tx, s.Text, s.Bind(args)...)
+		isSelect := strings.HasPrefix(s.Text, "SELECT")
+		if isSelect || found != "" {
+			rows = found
+		}
+		if s.Then == nil || isSelect && found == "" {
+			return rows
+		}
+	}
+}
+
+// committed is section in a transaction of its own.
+func (w *world) committed(name string, args lastword.Args) (rows string) {
+	w.Helper()
+	tx, err := w.dbB.BeginTx(w.ctx, nil)
+	w.must(err, "begin")
+	defer tx.Rollback()
+	rows = w.section(tx, name, args)
+	w.must(tx.Commit(), "commit")
+	return rows
+}
+
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func (w *world) rowsOf(q queryer, query string, args ...any) string {
+	w.Helper()
+	rows, err := q.QueryContext(w.ctx, query, args...)
 	if err != nil {
 		w.Fatalf("%s: %v", query, err)
 	}
@@ -220,16 +266,18 @@ func (w *world) want(err, target error, what string, args ...any) {
 // waiting counts sessions that wait for a lock.
 func (w *world) waiting() int64 {
 	w.Helper()
-	if w.engine.Waiting == "" {
+	if w.engine.Waiting == nil {
 		return 0
 	}
-	return w.count(w.engine.Waiting)
+	n, err := w.engine.Waiting(w.ctx, w.dbB)
+	w.must(err, "who waits")
+	return n
 }
 
 // settled reports whether done closes before one session more than so many waits for a lock.
 func (w *world) settled(done <-chan struct{}, waiting int64) bool {
 	w.Helper()
-	if w.engine.Waiting == "" {
+	if w.engine.Waiting == nil {
 		select {
 		case <-done:
 			return true

@@ -152,8 +152,7 @@ func relayGivesUp(w *world) {
 func relayDied(w *world) {
 	kind := w.kind()
 	w.submit(kind, "x")
-	query, values := w.store.Bind("OutboxClaim", lastword.Args{"limit": 1000, "visible_ms": int64(0)})
-	w.rows(query, values...) // taken, and never marked sent
+	w.committed("OutboxClaim", lastword.Args{"limit": 1000, "visible_ms": int64(0)}) // taken, and never marked sent
 	to := &sink{}
 	stop := w.relay(w.storeB, to)
 	w.eventually("it is sent", func() bool { return w.unsent(kind) == 0 })

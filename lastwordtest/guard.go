@@ -79,8 +79,8 @@ func renewalUnderGuard(w *world) {
 	err := w.store.Tx(w.ctx, l.Token(), nil, func(context.Context, *sql.Tx) error {
 		waiting := w.waiting()
 		renewal = async(func() error { _, err := w.storeB.Renew(w.ctx, l.Token()); return err })
-		if w.settled(renewal.done, waiting) == w.engine.Dialect.SingleWriter {
-			w.Errorf("the renewal waits for its own guard: %v", !w.engine.Dialect.SingleWriter)
+		if w.settled(renewal.done, waiting) == w.engine.RenewalsWait {
+			w.Errorf("the renewal waits for its own guard: %v", !w.engine.RenewalsWait)
 		}
 		return nil
 	})
@@ -209,7 +209,7 @@ func savepoints(w *world) {
 	name, id := w.name(), w.next()*10
 	l := w.acquire(w.store, name)
 	err := w.store.Tx(w.ctx, l.Token(), nil, func(ctx context.Context, tx *sql.Tx) error {
-		for _, query := range []string{`SAVEPOINT s`, ``, `ROLLBACK TO s`, `RELEASE s`} {
+		for _, query := range []string{`SAVEPOINT s`, ``, `ROLLBACK TO s`, `RELEASE SAVEPOINT s`} {
 			if query == "" {
 				w.must(w.insert(ctx, tx, id), "insert")
 			} else if _, err := tx.ExecContext(ctx, query); err != nil {
@@ -329,7 +329,6 @@ func functionError(w *world) {
 	w.cell()
 }
 
-// contentionRetried makes A's transaction collide with B's update of the row that A has read.
 func contentionRetried(w *world) {
 	if w.engine.Isolated == nil {
 		w.Skip("the guard has the database to itself: nothing collides")
@@ -338,13 +337,7 @@ func contentionRetried(w *world) {
 		l, n, runs := w.acquire(w.store, w.name()), w.target(), 0
 		err := w.store.Tx(w.ctx, l.Token(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, func(ctx context.Context, tx *sql.Tx) error {
 			runs++
-			var v string
-			w.must(tx.QueryRowContext(ctx, w.sql(`SELECT v FROM lwt_data WHERE id = ?`), n).Scan(&v), "read")
-			if always || runs == 1 {
-				w.exec(`UPDATE lwt_data SET c = c + 1 WHERE id = ?`, n)
-			}
-			_, err := tx.ExecContext(ctx, w.sql(`UPDATE lwt_data SET v = 'A' WHERE id = ?`), n)
-			return err
+			return w.collide(ctx, tx, n, always || runs == 1)
 		})
 		changed := w.count(`SELECT count(*) FROM lwt_data WHERE id = ? AND v = 'A'`, n) == 1
 		switch {

@@ -96,3 +96,28 @@ func (w *world) guardAfter(level sql.IsolationLevel, what string, harmless bool,
 	err = w.store.Tx(w.ctx, l.Token(), &sql.TxOptions{Isolation: level}, func(context.Context, *sql.Tx) error { return nil })
 	w.want(err, want, "%v, Tx after %s", level, what)
 }
+
+// collide lets A's transaction write, and collide with B where it is told to: with B's update of the row that A has read or, where
+// that is written over, with B's lock.
+func (w *world) collide(ctx context.Context, tx *sql.Tx, n int, collides bool) error {
+	read := `SELECT v FROM lwt_data WHERE id = ?`
+	if w.engine.Overwrites {
+		read += ` FOR UPDATE NOWAIT`
+		b, err := w.dbB.BeginTx(ctx, nil)
+		w.must(err, "begin")
+		defer b.Rollback()
+		if collides {
+			_, err = b.ExecContext(ctx, w.sql(`UPDATE lwt_data SET c = c + 1 WHERE id = ?`), n)
+			w.must(err, "B's lock")
+		}
+	}
+	var v string
+	if err := tx.QueryRowContext(ctx, w.sql(read), n).Scan(&v); err != nil {
+		return err
+	}
+	if collides && !w.engine.Overwrites {
+		w.exec(`UPDATE lwt_data SET c = c + 1 WHERE id = ?`, n)
+	}
+	_, err := tx.ExecContext(ctx, w.sql(`UPDATE lwt_data SET v = 'A' WHERE id = ?`), n)
+	return err
+}

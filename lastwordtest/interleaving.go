@@ -39,7 +39,7 @@ func (w *world) interleave(way, x string) {
 		if way == "Exec" && w.engine.Isolated != nil {
 			store = w.open(openDB(w.T, w.engine.Isolated(level)), "isolated")
 		}
-		for _, f := range forms() {
+		for _, f := range w.forms() {
 			if (x == "X2" || x == "X2u") && !f.locks {
 				continue
 			}

@@ -73,14 +73,12 @@ func reapAgainstOthers(w *world) {
 		id := w.submit(kind, "x")
 		a := w.claim(w.store, kind)
 		w.lose(id)
-		query, values := w.storeB.Bind("TasksExpired", lastword.Args{"limit": 1000})
-		if chosen := w.rows(query, values...); !strings.Contains(chosen, a.Token().Nonce) {
+		if chosen := w.committed("TasksExpired", lastword.Args{"limit": 1000}); !strings.Contains(chosen, a.Token().Nonce) {
 			w.Errorf("the expired attempt is not found: %s", chosen)
 		}
 		w.must(happen(a), what)
 		before := w.everything(id)
-		query, values = w.storeB.Bind("TaskReap", lastword.Args{"id": id, "epoch": int64(1), "nonce": a.Token().Nonce})
-		reaped := w.rows(query, values...) != ""
+		reaped := w.committed("TaskReap", lastword.Args{"id": id, "epoch": int64(1), "nonce": a.Token().Nonce}) != ""
 		if reaped != (what == "nothing") || !reaped && w.everything(id) != before {
 			w.Errorf("after %s the reaper wins: %v", what, reaped)
 		}

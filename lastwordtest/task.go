@@ -156,15 +156,11 @@ func (w *world) statementCell(name string, state lastword.State, what string, ar
 		return out
 	}
 	before := snapshot()
-	query, values := w.store.Bind(name, args)
-	rows, err := tx.QueryContext(w.ctx, query, values...)
-	w.must(err, name)
-	defer rows.Close()
-	matched := rows.Next()
-	for rows.Next() {
-		w.Errorf("%s answers with more than one row", name)
+	rows := w.section(tx, name, args)
+	matched := rows != ""
+	if strings.Contains(rows, "\n") {
+		w.Errorf("%s answers with more than one row: %s", name, rows)
 	}
-	w.must(rows.Err(), name)
 	if matched != want {
 		w.Errorf("%s of a %s task, %s: matched is %v", name, state, what, matched)
 	}

@@ -12,6 +12,9 @@
 -- name: MigrateLock
 SELECT pg_advisory_xact_lock(5427611)
 
+-- The lock ends with the transaction that migrates.
+-- name: MigrateUnlock
+
 -- name: SchemaExists
 SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass('lastword_schema')
 
@@ -21,9 +24,23 @@ SELECT coalesce(max(version), 0) FROM lastword_schema
 -- name: SchemaRecord
 INSERT INTO lastword_schema (version) VALUES (@version)
 
+-- name: SessionFault
+
 -- Raised, never lowered: an acknowledged takeover that a crash undoes would hand out its fence twice.
 -- name: Durable
 SELECT {durable}
+
+-- ── transaction ──
+
+-- An error leaves a transaction that takes nothing but its rollback, and nothing in it can commit unseen: a procedure that commits
+-- cannot be called in one.
+-- name: TxBefore
+
+-- name: TxAfter
+
+-- name: TxMark
+
+-- name: TxMarked
 
 -- ── guard ──
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -86,8 +85,7 @@ func Begin(ctx context.Context, s *lastword.Store, l *lastword.Lease, label stri
 		if h.abandoned, err = closed.RowsAffected(); err != nil {
 			return fmt.Errorf("reconcile: close abandoned runs: %w", err)
 		}
-		query, values = s.Bind("RunStart", args)
-		if err := tx.QueryRowContext(ctx, query, values...).Scan(&h.id); err != nil {
+		if _, err := s.QueryRow(ctx, tx, "RunStart", args, &h.id); err != nil {
 			return fmt.Errorf("reconcile: start a run: %w", err)
 		}
 		return nil
@@ -156,13 +154,12 @@ func (h *Handle) args(checks []CheckReport) (lastword.Args, error) {
 // run was finished or closed before, and trying again cannot mend it.
 func (h *Handle) write(ctx context.Context, tx *sql.Tx, operation, statement string, args lastword.Args) error {
 	var id int64
-	query, values := h.store.Bind(statement, args)
-	err := tx.QueryRowContext(ctx, query, values...).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return h.refusal(ctx, tx, operation)
-	}
+	found, err := h.store.QueryRow(ctx, tx, statement, args, &id)
 	if err != nil {
 		return fmt.Errorf("reconcile: %s of run %d: %w", operation, h.id, err)
+	}
+	if !found {
+		return h.refusal(ctx, tx, operation)
 	}
 	return nil
 }

@@ -288,10 +288,14 @@ func (j *job) recordFailure(ctx context.Context, err error) {
 	j.end(Failed, err)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	query, values := j.store.Bind("RunFailedStart", lastword.Args{"lease": LeaseName, "holder": holder(j.store, j.opts.Label), "mode": string(Full), "error": clip(err.Error())})
-	if scanErr := j.store.DB().QueryRowContext(ctx, query, values...).Scan(&j.report.RunID); scanErr != nil {
+	args := lastword.Args{"lease": LeaseName, "holder": holder(j.store, j.opts.Label), "mode": string(Full), "error": clip(err.Error())}
+	err = j.store.InTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := j.store.QueryRow(ctx, tx, "RunFailedStart", args, &j.report.RunID)
+		return err
+	})
+	if err != nil {
 		j.report.RunID = 0
-		j.opts.Log.WarnContext(ctx, "a failed reconciliation could not be recorded", "error", scanErr)
+		j.opts.Log.WarnContext(ctx, "a failed reconciliation could not be recorded", "error", err)
 	}
 }
 

@@ -10,6 +10,8 @@
 
 -- name: MigrateLock
 
+-- name: MigrateUnlock
+
 -- name: SchemaExists
 SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'lastword_schema'
 
@@ -19,8 +21,21 @@ SELECT coalesce(max(version), 0) FROM lastword_schema
 -- name: SchemaRecord
 INSERT INTO lastword_schema (version) VALUES (@version)
 
+-- name: SessionFault
+
 -- Durability is a setting of the connection here (PRAGMA synchronous) and cannot change inside a transaction.
 -- name: Durable
+
+-- ── transaction ──
+
+-- What would end a transaction is refused by its text, and there are no procedures that could do it unseen.
+-- name: TxBefore
+
+-- name: TxAfter
+
+-- name: TxMark
+
+-- name: TxMarked
 
 -- ── guard ──
 

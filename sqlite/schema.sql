@@ -11,7 +11,7 @@ CREATE TABLE lastword_schema (
 
 -- A row is never deleted by a release: its fence must not restart.
 CREATE TABLE lastword_leases (
-	name         TEXT PRIMARY KEY,
+	name         TEXT NOT NULL PRIMARY KEY,
 	fence        INTEGER NOT NULL CHECK (fence >= 1),
 	owner        TEXT,
 	leased_until INTEGER,
@@ -60,7 +60,7 @@ CREATE INDEX lastword_tasks_running ON lastword_tasks (id) WHERE state = 'runnin
 CREATE INDEX lastword_tasks_updated ON lastword_tasks (kind, id);
 
 CREATE TABLE lastword_attempts (
-	attempt_id TEXT PRIMARY KEY,
+	attempt_id TEXT NOT NULL PRIMARY KEY,
 	task_id    INTEGER NOT NULL,
 	generation INTEGER NOT NULL,
 	number     INTEGER NOT NULL,
