@@ -17,6 +17,9 @@ type LeaseOptions struct {
 	Wait time.Duration
 	// Label is added to the holder that others see, after host and process.
 	Label string
+	// MinHold is how long [Store.WithLease] keeps others away after the grant, however soon the job is done: a nightly job of 5 ms then
+	// runs once, also when the clocks that start it differ by less than MinHold. At most 24 h; 0 is none.
+	MinHold time.Duration
 }
 
 // Lease is one grant of a lease. Its methods are safe for use by several goroutines. Holding the value proves nothing: only the
@@ -40,6 +43,9 @@ func (s *Store) Acquire(ctx context.Context, name string, opts LeaseOptions) (*L
 	}
 	if err := validateTTL("TTL", opts.TTL); err != nil {
 		return nil, err
+	}
+	if opts.MinHold < 0 || opts.MinHold > maxTTL {
+		return nil, invalidf("MinHold is %v: 0 to %v are allowed", opts.MinHold, maxTTL)
 	}
 	a := acquisition{store: s, name: name, ttl: opts.TTL.Truncate(time.Millisecond), holder: s.holder, nonce: newNonce()}
 	if opts.Label != "" {

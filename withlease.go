@@ -49,7 +49,7 @@ func (s *Store) WithLease(ctx context.Context, name string, opts LeaseOptions, f
 		stopRenewing()
 		renewing.Wait()
 		conn.close()
-		s.releaseAfter(ctx, lease)
+		s.releaseAfter(ctx, lease, opts.MinHold)
 	}()
 	err = fn(jobCtx, lease)
 	stopRenewing()
@@ -65,11 +65,26 @@ func (s *Store) WithLease(ctx context.Context, name string, opts LeaseOptions, f
 	return fmt.Errorf("%w (lastword: lease %q was lost while its job ran: %w)", err, name, lost)
 }
 
-// releaseAfter releases on a context of its own: the job's may be the one that just ended.
-func (s *Store) releaseAfter(ctx context.Context, lease *Lease) {
+// releaseAfter releases on a context of its own: the job's may be the one that just ended. Before the minimum has passed it leaves the lease
+// to expire at its end instead.
+func (s *Store) releaseAfter(ctx context.Context, lease *Lease, minHold time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	if _, err := lease.Release(ctx); err != nil {
+	kept := false
+	var err error
+	if minHold > 0 {
+		args := lease.token.args()
+		args["hold_ms"] = minHold.Milliseconds()
+		err = s.autocommit(ctx, s.db, "LeaseKeep", "keep "+lease.token.Name, func(q querier) (err error) {
+			var fence int64
+			kept, err = s.one(ctx, q, "LeaseKeep", args, &fence)
+			return err
+		})
+	}
+	if !kept && err == nil {
+		_, err = lease.Release(ctx)
+	}
+	if err != nil {
 		s.log.WarnContext(ctx, "a lease could not be released; it will expire", "lease", lease.token, "error", err)
 	}
 }

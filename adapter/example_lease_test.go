@@ -124,3 +124,17 @@ func Example_leaseLost() {
 	// the job is told: true
 	// the caller is told: true
 }
+
+// An operator takes a lease away: whatever its holder still writes is refused.
+func Example_revoke() {
+	ctx := context.Background()
+	store, _, remove := openExample()
+	defer remove()
+	lease := must(store.Acquire(ctx, "nightly", lastword.LeaseOptions{TTL: time.Minute}))
+	fmt.Println("in force:", must(store.Revoke(ctx, "nightly")))
+	_, err := lease.Renew(ctx)
+	fmt.Println(errors.Is(err, lastword.ErrFenced))
+	// Output:
+	// in force: 2
+	// true
+}

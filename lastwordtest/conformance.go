@@ -51,6 +51,7 @@ func Conformance(t *testing.T, open func(t *testing.T) *Engine) {
 	}{
 		{"lease", leasePromises()},
 		{"with lease", withLeasePromises()},
+		{"revoke", revokePromises()},
 		{"guard", guardPromises()},
 		{"write", writePromises()},
 		{"interleaving", interleavings()},

@@ -126,6 +126,26 @@ SELECT fence FROM lastword_leases WHERE name = @name AND fence = @epoch AND owne
 UPDATE lastword_leases SET owner = NULL, leased_until = NULL, updated_at = {now}
 WHERE name = @name AND fence = @epoch AND owner = @nonce
 
+-- name: LeaseEnd
+SELECT fence FROM lastword_leases WHERE name = @name AND {live} FOR UPDATE
+-- then
+UPDATE lastword_leases SET leased_until = {now}, updated_at = {now} WHERE name = @name AND {live}
+
+-- name: LeaseRevoke
+SELECT fence FROM lastword_leases WHERE name = @name FOR UPDATE
+-- then
+UPDATE lastword_leases SET fence = fence + 1, owner = NULL, leased_until = NULL, updated_at = {now} WHERE name = @name
+-- then
+SELECT fence FROM lastword_leases WHERE name = @name
+
+-- The lease stays the holder's until its minimum has passed since the grant; nothing renews it any more.
+-- name: LeaseKeep
+SELECT fence FROM lastword_leases
+WHERE name = @name AND fence = @epoch AND owner = @nonce AND acquired_at + INTERVAL @hold_ms * 1000 MICROSECOND > {now} FOR UPDATE
+-- then
+UPDATE lastword_leases SET leased_until = acquired_at + INTERVAL @hold_ms * 1000 MICROSECOND, updated_at = {now}
+WHERE name = @name AND fence = @epoch AND owner = @nonce
+
 -- name: Leases
 SELECT name, fence, coalesce(substr(owner, 1, 6), ''), holder, {until_ms}, {live}, ttl_ms, {acquired_ms}
 FROM lastword_leases WHERE name > @after ORDER BY name LIMIT @limit

@@ -126,6 +126,26 @@ UPDATE lastword_leases SET owner = NULL, leased_until = NULL, updated_at = clock
 WHERE name = @name AND fence = @epoch AND owner = @nonce
 RETURNING fence
 
+-- Ended first, in a transaction of its own: new guards fail from then on, so that the takeover below cannot be starved by guards that
+-- overlap (milliseconds under six of them, against seconds).
+-- name: LeaseEnd
+UPDATE lastword_leases SET leased_until = clock_timestamp(), updated_at = clock_timestamp() WHERE name = @name AND leased_until > clock_timestamp()
+RETURNING fence
+
+-- name: LeaseRevoke
+WITH revoked AS MATERIALIZED (
+	SELECT name, {durable} AS durable FROM lastword_leases WHERE name = @name FOR UPDATE
+)
+UPDATE lastword_leases l SET fence = l.fence + 1, owner = NULL, leased_until = NULL, updated_at = clock_timestamp()
+FROM revoked WHERE l.name = revoked.name AND revoked.durable IS NOT NULL
+RETURNING l.fence
+
+-- The lease stays the holder's until its minimum has passed since the grant; nothing renews it any more.
+-- name: LeaseKeep
+UPDATE lastword_leases SET leased_until = acquired_at + CAST(@hold_ms AS bigint) * interval '1 millisecond', updated_at = clock_timestamp()
+WHERE name = @name AND fence = @epoch AND owner = @nonce AND acquired_at + CAST(@hold_ms AS bigint) * interval '1 millisecond' > clock_timestamp()
+RETURNING fence
+
 -- name: Leases
 SELECT name, fence, coalesce(substr(owner, 1, 6), ''), holder, coalesce(floor(extract(epoch FROM leased_until) * 1000)::bigint, 0),
 	leased_until IS NOT NULL AND leased_until > clock_timestamp(), ttl_ms, floor(extract(epoch FROM acquired_at) * 1000)::bigint

@@ -90,6 +90,20 @@ UPDATE lastword_leases SET owner = NULL, leased_until = NULL, updated_at = {now}
 WHERE name = @name AND fence = @epoch AND owner = @nonce
 RETURNING fence
 
+-- name: LeaseEnd
+UPDATE lastword_leases SET leased_until = {now}, updated_at = {now} WHERE name = @name AND leased_until > {now}
+RETURNING fence
+
+-- name: LeaseRevoke
+UPDATE lastword_leases SET fence = fence + 1, owner = NULL, leased_until = NULL, updated_at = {now} WHERE name = @name
+RETURNING fence
+
+-- The lease stays the holder's until its minimum has passed since the grant; nothing renews it any more.
+-- name: LeaseKeep
+UPDATE lastword_leases SET leased_until = acquired_at + @hold_ms, updated_at = {now}
+WHERE name = @name AND fence = @epoch AND owner = @nonce AND acquired_at + @hold_ms > {now}
+RETURNING fence
+
 -- name: Leases
 SELECT name, fence, coalesce(substr(owner, 1, 6), ''), holder, coalesce(leased_until, 0),
 	leased_until IS NOT NULL AND leased_until > {now}, ttl_ms, acquired_at

@@ -17,6 +17,7 @@ type leaseCommands struct {
 	Renew   leaseRenewCommand   `cmd:"" help:"Make a lease last another TTL from now. Exit status 76 when it is lost."`
 	Held    leaseHeldCommand    `cmd:"" help:"Ask whether a lease is in force: exit status 0 or 76. Advice only; the guard of a write decides."`
 	Release leaseReleaseCommand `cmd:"" help:"Give a lease back. Exit status 76 when it was lost."`
+	Revoke  leaseRevokeCommand  `cmd:"" help:"Take a lease away from whoever holds it: what the holder still writes is refused."`
 	Ls      leaseLsCommand      `cmd:"" help:"List leases by name."`
 	Show    leaseShowCommand    `cmd:"" help:"Show one lease."`
 }
@@ -155,6 +156,29 @@ func (r *leaseReleaseCommand) Run(ctx context.Context, p *program, c *commands) 
 	if !released {
 		return notHeld(token)
 	}
+	return nil
+}
+
+type leaseRevokeCommand struct {
+	storeFlags
+	Name string `arg:"" help:"Name of the lease."`
+}
+
+// Run revokes.
+func (l *leaseRevokeCommand) Run(ctx context.Context, p *program, c *commands) error {
+	db, store, err := l.open(ctx, c.DB, lastword.Options{})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	fence, err := store.Revoke(ctx, l.Name)
+	if err != nil {
+		return usage(err)
+	}
+	if c.JSON {
+		return printJSON(p.stdout, map[string]any{"name": l.Name, "fence": fence})
+	}
+	fmt.Fprintf(p.stdout, "lease %s is free; fence %d → %d, and writes under %d or below are refused\n", l.Name, fence-1, fence, fence-1)
 	return nil
 }
 

@@ -218,3 +218,21 @@ func TestDoctorCommand(t *testing.T) {
 		t.Errorf("doctor of newer tables: exit status %d\n%s", status, stdout)
 	}
 }
+
+func TestLeaseRevoke(t *testing.T) {
+	for _, engine := range engines(t) {
+		t.Run(engine.name, func(t *testing.T) {
+			db := engine.db(t)
+			token := strings.TrimSpace(must(t, "--db", db, "lease", "acquire", "nightly", "--ttl", "1h"))
+			if out := must(t, "--db", db, "lease", "revoke", "nightly"); !strings.Contains(out, "fence 1 → 2") {
+				t.Errorf("revoke printed %q", out)
+			}
+			if status, _, stderr := run(t, "--db", db, "lease", "renew", token); status != exitLost || !strings.Contains(stderr, "fenced") {
+				t.Errorf("renewing what was revoked: exit status %d, %s", status, stderr)
+			}
+			if status, _, stderr := run(t, "--db", db, "lease", "revoke", "never"); status != exitFail || !strings.Contains(stderr, "not found") {
+				t.Errorf("revoking a name that was never acquired: exit status %d, %s", status, stderr)
+			}
+		})
+	}
+}
