@@ -1,6 +1,8 @@
 package adapter
 
 import (
+	"database/sql"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -8,6 +10,8 @@ import (
 	"time"
 
 	"github.com/lastword-go/lastword"
+	"github.com/lastword-go/lastword/lastwordtest/testserver"
+	"github.com/lastword-go/lastword/mysql"
 )
 
 // block returns the text of docs/anywhere.md in a language.
@@ -25,14 +29,26 @@ func block(t *testing.T, language string) string {
 	return text
 }
 
-// anywhere runs a client with a token in force and with a stale one: the first writes, the second fails with LW001 and writes nothing.
+// anywhere is onDatabase for PostgreSQL.
 func anywhere(t *testing.T, client func(dsn, token string) *exec.Cmd) {
 	t.Helper()
 	dsn := newPostgres(t)
 	db, store := openPostgresAt(t, dsn)
-	if _, err := db.ExecContext(t.Context(), `CREATE TABLE payroll (month text PRIMARY KEY, total bigint); INSERT INTO payroll VALUES ('2026-11', 0)`); err != nil {
-		t.Fatal(err)
+	onDatabase(t, db, store, "LW001", func(token string) *exec.Cmd { return client(dsn, token) })
+}
+
+// onDatabase runs a client with a token in force and with a stale one: the first writes, the second fails with the guard's code and writes nothing.
+func onDatabase(t *testing.T, db *sql.DB, store *lastword.Store, code string, client func(token string) *exec.Cmd) {
+	t.Helper()
+	exec := func(statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	exec(`CREATE TABLE payroll (month varchar(7) PRIMARY KEY, total bigint)`, `INSERT INTO payroll VALUES ('2026-11', 0)`)
 	lease, err := store.Acquire(t.Context(), "payroll", lastword.LeaseOptions{TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -44,14 +60,12 @@ func anywhere(t *testing.T, client func(dsn, token string) *exec.Cmd) {
 		}
 		return n
 	}
-	if out, err := client(dsn, lease.Token().String()).CombinedOutput(); err != nil || total() != 1234 {
+	if out, err := client(lease.Token().String()).CombinedOutput(); err != nil || total() != 1234 {
 		t.Fatalf("with the token in force: %v, total %d\n%s", err, total(), out)
 	}
-	if _, err := db.ExecContext(t.Context(), `UPDATE payroll SET total = 0; UPDATE lastword_leases SET fence = fence + 1, owner = 'another'`); err != nil {
-		t.Fatal(err)
-	}
-	out, err := client(dsn, lease.Token().String()).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "LW001") || total() != 0 {
+	exec(`UPDATE payroll SET total = 0`, `UPDATE lastword_leases SET fence = fence + 1, owner = 'another'`)
+	out, err := client(lease.Token().String()).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), code) || total() != 0 {
 		t.Errorf("with a stale token: %v, total %d\n%s", err, total(), out)
 	}
 	if strings.Contains(string(out), lease.Token().Nonce) {
@@ -85,5 +99,34 @@ except psycopg2.DatabaseError as error:
 `
 	anywhere(t, func(dsn, token string) *exec.Cmd {
 		return exec.CommandContext(t.Context(), python, "-c", script, dsn, token)
+	})
+}
+
+func TestGuardFromMySQL(t *testing.T) {
+	server, err := testserver.StartMariaDB(t.Context())
+	missing(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	name, _, err := server.NewDatabase(t.Context())
+	missing(t, err)
+	dsn, err := testserver.MySQLDSN(name)
+	missing(t, err)
+	u, err := url.Parse(name)
+	missing(t, err)
+	db, err := sql.Open("mysql", dsn)
+	missing(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	if err := lastword.Migrate(t.Context(), db, mysql.Dialect(), nil); err != nil {
+		t.Fatal(err)
+	}
+	store, err := lastword.Open(t.Context(), db, mysql.Dialect(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := block(t, "mysql")
+	onDatabase(t, db, store, "45LW1", func(token string) *exec.Cmd {
+		// Without --force the client stops at the first error, and the server rolls back when it leaves.
+		cmd := exec.CommandContext(t.Context(), "mysql", "--no-defaults", "--protocol=tcp", "--host="+u.Hostname(), "--port="+u.Port(), "--user=root", strings.TrimPrefix(u.Path, "/"))
+		cmd.Stdin = strings.NewReader(strings.Replace(script, "lease/payroll@7.K3V9…", token, 1))
+		return cmd
 	})
 }
