@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -94,7 +93,10 @@ func (s *Store) Exec(ctx context.Context, t Token, query string, args ...any) (r
 		})
 		return rows, err
 	}
-	text := strings.NewReplacer("{statement}", strings.TrimRight(query, "; \t\r\n"), "{token}", s.dialect.Placeholder(len(args)+1)).Replace(form.Text)
+	text, err := s.GuardedWrite(query, len(args))
+	if err != nil {
+		return 0, err
+	}
 	err = s.retry(ctx, func() (bool, error) {
 		var in any
 		err := s.db.QueryRowContext(ctx, text, append(slices.Clone(args), t.String())...).Scan(&rows, &in)

@@ -77,7 +77,7 @@ var errNotBegun = errors.New("begin")
 // retry calls try again while it asks for it, with full jitter under a growing cap. Dead connections do not count as tries: each
 // failed BEGIN takes one out of the pool.
 func (s *Store) retry(ctx context.Context, try func() (again bool, err error)) error {
-	dead, started := 0, time.Now()
+	dead, mayDie, started := 0, 0, time.Now()
 	for n := 1; ; n++ {
 		again, err := try()
 		if !again {
@@ -88,7 +88,10 @@ func (s *Store) retry(ctx context.Context, try func() (again bool, err error)) e
 			return fmt.Errorf("lastword: %w for %v: %w", ErrContended, time.Since(started).Round(time.Millisecond), err)
 		}
 		if errors.Is(err, errNotBegun) {
-			if dead++; dead > s.db.Stats().OpenConnections+maxTries {
+			if dead == 0 {
+				mayDie = s.db.Stats().OpenConnections + maxTries // of the pool as it was: it shrinks as they die
+			}
+			if dead++; dead > mayDie {
 				return err
 			}
 			n--

@@ -81,6 +81,11 @@ func TestFunctions(t *testing.T) {
 			_ = write(ctx, tx)
 			return err
 		}},
+		"COMMIT by Conn at the end": {lastword.ErrUnknown, nil, 1, func(ctx context.Context, tx pgx.Tx) error {
+			_ = write(ctx, tx)
+			_, err := tx.Conn().Exec(ctx, `COMMIT`)
+			return err
+		}},
 		"COMMIT by Conn, and an error": {lastword.ErrUnknown, errOurs, 1, func(ctx context.Context, tx pgx.Tx) error {
 			_ = write(ctx, tx)
 			_, _ = tx.Conn().Exec(ctx, `COMMIT`)
@@ -181,11 +186,14 @@ func TestPanicAndGoexit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	token := w.lease("l", time.Minute).Token()
+	conn, err := pgx.Connect(w.ctx, w.url) // no pool that would put things right
+	must(t, err)
+	defer conn.Close(w.ctx)
 	for name, leave := range map[string]func(){"panic": func() { panic("ours") }, "Goexit": runtime.Goexit} {
 		ended := make(chan any)
 		go func() {
 			defer func() { ended <- recover() }()
-			_ = w.tx(token, func(ctx context.Context, tx pgx.Tx) error {
+			_ = txOn(w, conn, token, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
 				_ = write(ctx, tx)
 				leave()
 				return nil
@@ -196,7 +204,9 @@ func TestPanicAndGoexit(t *testing.T) {
 			t.Errorf("the panic came out as %v", got)
 		}
 		w.want(0)
-		w.clean()
+		if status := conn.PgConn().TxStatus(); conn.IsClosed() || status != 'I' {
+			t.Errorf("after a %s the connection is in state %c", name, status)
+		}
 	}
 	w.is(w.force("l"), nil) // does not wait
 }

@@ -164,6 +164,32 @@ func TestLostExec(t *testing.T) {
 	w.want(3)
 }
 
+// A pool full of connections that the server has killed is no contention: each failed BEGIN takes one out.
+func TestDeadPool(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *pgxpool.Config) {
+		c.MaxConns = 20
+		c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // nor would it after less than a second
+	})
+	token := w.lease("l", time.Minute).Token()
+	var conns []*pgxpool.Conn
+	for range 20 {
+		conn, err := w.pool.Acquire(w.ctx)
+		must(t, err)
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		pid := conn.Conn().PgConn().PID()
+		w.exec(`SELECT pg_terminate_backend($1::int)`, pid)
+		for alive := true; alive; {
+			must(t, w.other.QueryRow(w.ctx, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = $1::int)`, pid).Scan(&alive))
+		}
+		conn.Release()
+	}
+	w.is(w.tx(token, write), nil)
+	w.want(1)
+}
+
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

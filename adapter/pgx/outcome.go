@@ -26,15 +26,17 @@ var (
 // retry calls try again while it asks for it, with full jitter under a growing cap. Dead connections do not count as tries:
 // each takes one out of the pool. A single connection has no successor.
 func retry(ctx context.Context, db DB, try func() (again bool, err error)) error {
-	dead := 0
+	dead, mayDie := 0, 0
 	for n := 1; ; n++ {
 		again, err := try()
 		if !again {
 			return err
 		}
 		if errors.Is(err, errNotBegun) {
-			pool, ok := db.(interface{ Stat() *pgxpool.Stat })
-			if dead++; !ok || dead > int(pool.Stat().TotalConns())+maxTries {
+			if pool, ok := db.(interface{ Stat() *pgxpool.Stat }); ok && dead == 0 {
+				mayDie = int(pool.Stat().TotalConns()) + maxTries // of the pool as it was: it shrinks as they die
+			}
+			if dead++; dead > mayDie {
 				return err
 			}
 			n--
