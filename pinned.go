@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"strings"
 )
 
 // pinned is one connection of the caller's pool for the length of one transaction of ours. It stands between *sql.Tx and the driver
@@ -16,11 +15,11 @@ import (
 // *sql.Tx is committed on its own, unguarded.
 type pinned struct {
 	conn    driver.Conn
-	ends    func(words []string) bool
-	hides   func(query string) bool // nil: no statement does
-	mark    string                  // sets a mark that ends with the transaction
-	marked  string                  // fails where the mark has ended
-	suspect bool                    // the mark is set, and a statement has run that may have ended the transaction
+	admits  func(query string) error // refuses what would end the transaction
+	hides   func(query string) bool  // nil: no statement does
+	mark    string                   // sets a mark that ends with the transaction
+	marked  string                   // fails where the mark has ended
+	suspect bool                     // the mark is set, and a statement has run that may have ended the transaction
 	taken   bool
 	failure error // the first error of a statement
 	ended   error // a statement has ended the transaction, or may have
@@ -105,12 +104,7 @@ func (p *pinned) admit(ctx context.Context, query string) error {
 	if err := p.stillBegun(ctx); err != nil {
 		return err
 	}
-	for _, words := range append(sqlWords(query), sqlMisread(query)...) {
-		if p.ends(words) {
-			return p.note(fmt.Errorf("lastword: %w: %s would end the guarded transaction; return from the function instead", ErrInvalid, strings.Join(words[:min(2, len(words))], " ")))
-		}
-	}
-	return nil
+	return p.note(p.admits(query))
 }
 
 func (p *pinned) note(err error) error {

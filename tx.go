@@ -124,7 +124,7 @@ func (s *Store) transactOnce(ctx context.Context, opts *sql.TxOptions, fn func(c
 			err = fmt.Errorf("lastword: %w: the driver gives no driver.Conn", ErrFailed)
 			return nil
 		}
-		p := &pinned{conn: driverConn, ends: s.dialect.EndsTransaction, hides: s.dialect.HidesEnd, mark: s.statement("TxMark").Text, marked: s.statement("TxMarked").Text}
+		p := &pinned{conn: driverConn, admits: s.Admit, hides: s.dialect.HidesEnd, mark: s.statement("TxMark").Text, marked: s.statement("TxMarked").Text}
 		again, panicked, err = s.transactPinned(ctx, p, opts, fn)
 		if !p.broken {
 			p.broken = s.afterEnd(ctx, p) != nil
